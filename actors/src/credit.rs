@@ -1,0 +1,116 @@
+//! How much may be in flight: records and bytes.
+//!
+//! The poller sets the window, the source keeps to it. Bytes are owed by the
+//! batches that hold them and come back when those are dropped, whatever path
+//! they took.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::Notify;
+
+/// The credit of one pipeline.
+#[derive(Debug)]
+pub struct Credit {
+    window_records: AtomicUsize,
+    limit_bytes: usize,
+    held_bytes: AtomicUsize,
+    changed: Notify,
+}
+
+impl Credit {
+    /// No records yet, and at most `limit_bytes` of payload.
+    #[must_use]
+    pub fn new(limit_bytes: usize) -> Arc<Self> {
+        Arc::new(Self {
+            window_records: AtomicUsize::new(0),
+            limit_bytes,
+            held_bytes: AtomicUsize::new(0),
+            changed: Notify::new(),
+        })
+    }
+
+    /// How many records may be open at once: acquired, and not yet put on a
+    /// request as finally settled. Zero pauses fetching, not settling.
+    #[must_use]
+    pub fn window_records(&self) -> usize {
+        self.window_records.load(Ordering::Acquire)
+    }
+
+    /// Sets the window; what is open beyond a smaller one stays open.
+    pub fn set_window_records(&self, records: usize) {
+        if self.window_records.swap(records, Ordering::AcqRel) != records {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Bytes that may still be fetched.
+    #[must_use]
+    pub fn free_bytes(&self) -> usize {
+        self.limit_bytes.saturating_sub(self.held_bytes())
+    }
+
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes.load(Ordering::Acquire)
+    }
+
+    #[must_use]
+    pub const fn limit_bytes(&self) -> usize {
+        self.limit_bytes
+    }
+
+    /// Takes bytes, also beyond the limit: a single record larger than what is
+    /// free must come through.
+    #[must_use]
+    pub fn hold(self: &Arc<Self>, bytes: usize) -> BytesHeld {
+        self.held_bytes.fetch_add(bytes, Ordering::AcqRel);
+        BytesHeld {
+            credit: Arc::clone(self),
+            bytes,
+        }
+    }
+
+    /// Waits until the window or the free bytes have changed.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.held_bytes.fetch_sub(bytes, Ordering::AcqRel);
+        self.changed.notify_one();
+    }
+}
+
+/// Bytes in flight; dropping it gives them back.
+#[derive(Debug)]
+pub struct BytesHeld {
+    credit: Arc<Credit>,
+    bytes: usize,
+}
+
+impl BytesHeld {
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Splits off a share, at most what is held.
+    #[must_use]
+    pub fn split(&mut self, bytes: usize) -> Self {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Self {
+            credit: Arc::clone(&self.credit),
+            bytes,
+        }
+    }
+}
+
+impl Drop for BytesHeld {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.credit.give_back(self.bytes);
+        }
+    }
+}

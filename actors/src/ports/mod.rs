@@ -1,0 +1,6 @@
+//! The traits that the pipeline stands on. Their docs are contracts.
+
+pub mod converter;
+pub mod sink;
+pub mod source;
+pub mod transform;

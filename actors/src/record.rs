@@ -1,0 +1,134 @@
+//! Records on their way from the source to the sink, and the names they go by.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use crate::credit::BytesHeld;
+use crate::value::Datum;
+
+/// Kafka's id of a topic; a topic that is deleted and made again gets another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TopicId(pub [u8; 16]);
+
+/// A partition that records come from. Shared by all its records.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct SourcePartition {
+    pub topic: Arc<str>,
+    pub topic_id: TopicId,
+    pub partition: i32,
+}
+
+impl fmt::Display for SourcePartition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.topic, self.partition)
+    }
+}
+
+/// Names a record for ever; with the delivery count it names one delivery.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RecordId {
+    pub partition: Arc<SourcePartition>,
+    pub offset: i64,
+}
+
+impl fmt::Display for RecordId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.partition, self.offset)
+    }
+}
+
+/// Who set a record's timestamp.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TimestampType {
+    #[default]
+    CreateTime,
+    LogAppendTime,
+}
+
+/// A header as it lies in the log. Keys are text by convention only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawHeader {
+    pub key: Bytes,
+    pub value: Option<Bytes>,
+}
+
+/// A record as the source hands it over: payloads are slices of the response
+/// that brought them.
+#[derive(Clone, Debug)]
+pub struct RawRecord {
+    pub offset: i64,
+    /// Which delivery of this record this is; the first is 1.
+    pub delivery_count: u16,
+    /// Milliseconds since the epoch; `None` when the producer set none (-1).
+    pub timestamp: Option<i64>,
+    pub timestamp_type: TimestampType,
+    pub key: Option<Bytes>,
+    pub value: Option<Bytes>,
+    pub headers: Vec<RawHeader>,
+}
+
+/// Acquired offsets whose bytes could not be decoded (bad checksum, unknown
+/// codec). They are locked like any other record and need an outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CorruptRange {
+    pub first_offset: i64,
+    pub last_offset: i64,
+    pub delivery_count: u16,
+    pub cause: String,
+}
+
+/// Records of one partition that one answer of the broker locked for us.
+#[derive(Debug)]
+pub struct AcquiredBatch {
+    pub partition: Arc<SourcePartition>,
+    /// In ascending order of offset, each offset once.
+    pub records: Vec<RawRecord>,
+    pub corrupt: Vec<CorruptRange>,
+    /// When the locks end, as the broker told it.
+    pub lock_deadline: Instant,
+    /// When the answer arrived.
+    pub acquired_at: Instant,
+    /// The bytes that these records hold; given back when dropped.
+    pub held: BytesHeld,
+}
+
+/// A header after the header converter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Header {
+    pub key: Arc<str>,
+    pub value: Datum,
+}
+
+/// A record as a sink sees it: converted and transformed.
+#[derive(Clone, Debug)]
+pub struct SinkRecord {
+    /// Where the record came from. Transforms never change it.
+    pub partition: Arc<SourcePartition>,
+    pub offset: i64,
+    pub delivery_count: u16,
+    /// Which acquisition of this offset it belongs to (see the ledger).
+    pub acquisition: u32,
+    /// The topic to route by; a transform may have changed it.
+    pub topic: Arc<str>,
+    pub timestamp: Option<i64>,
+    pub timestamp_type: TimestampType,
+    pub key: Datum,
+    pub value: Datum,
+    pub headers: Vec<Header>,
+    /// The record as it lay in the log, kept for dead letters; `None` when
+    /// nothing could ask for it.
+    pub original: Option<Arc<RawRecord>>,
+}
+
+impl SinkRecord {
+    #[must_use]
+    pub fn id(&self) -> RecordId {
+        RecordId {
+            partition: Arc::clone(&self.partition),
+            offset: self.offset,
+        }
+    }
+}

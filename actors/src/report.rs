@@ -1,0 +1,93 @@
+//! How a sink says what became of its records while a put is running.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::outcome::{Cause, Outcome, Rejection, Stage};
+
+/// Outcomes of one put, by the record's place in the chunk.
+///
+/// May be cloned and used from any thread, also after the put was abandoned
+/// (it is then ignored). The first outcome of a record counts; a place that
+/// is not in the chunk is ignored.
+#[derive(Clone, Debug)]
+pub struct Report {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    reported: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    has_outcome: Vec<bool>,
+    fresh: Vec<(usize, Outcome)>,
+}
+
+impl Report {
+    /// A report for a chunk of that many records.
+    #[must_use]
+    pub fn new(len: usize) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                state: Mutex::new(State {
+                    has_outcome: vec![false; len],
+                    fresh: Vec::new(),
+                }),
+                reported: Notify::new(),
+            }),
+        }
+    }
+
+    pub fn delivered(&self, place: usize) {
+        self.outcome(place, Outcome::Delivered);
+    }
+
+    pub fn retry(&self, place: usize, cause: impl Into<Cause>) {
+        self.outcome(place, Outcome::Retry(cause.into()));
+    }
+
+    pub fn reject(&self, place: usize, cause: impl Into<Cause>) {
+        let rejection = Rejection::new(Stage::TaskPut, cause);
+        self.outcome(place, Outcome::Reject(rejection));
+    }
+
+    fn outcome(&self, place: usize, outcome: Outcome) {
+        let mut state = self.shared.state.lock();
+        match state.has_outcome.get_mut(place) {
+            Some(seen) if !*seen => *seen = true,
+            _ => return,
+        }
+        state.fresh.push((place, outcome));
+        drop(state);
+        self.shared.reported.notify_one();
+    }
+
+    /// Waits until there is something to take.
+    pub(crate) async fn reported(&self) {
+        self.shared.reported.notified().await;
+    }
+
+    /// What was reported since the last call.
+    pub(crate) fn take(&self) -> Vec<(usize, Outcome)> {
+        std::mem::take(&mut self.shared.state.lock().fresh)
+    }
+
+    /// Places without an outcome; they get none from here on.
+    pub(crate) fn close(&self) -> Vec<usize> {
+        let mut state = self.shared.state.lock();
+        let missing = state
+            .has_outcome
+            .iter()
+            .enumerate()
+            .filter_map(|(place, seen)| (!seen).then_some(place))
+            .collect();
+        state.has_outcome.fill(true);
+        missing
+    }
+}

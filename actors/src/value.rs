@@ -1,0 +1,147 @@
+//! Connect's data model: values, and the schemas that describe them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bigdecimal::BigDecimal;
+use bytes::Bytes;
+use bytestring::ByteString;
+
+/// Names of Connect's logical types.
+pub const DECIMAL: &str = "org.apache.kafka.connect.data.Decimal";
+pub const DATE: &str = "org.apache.kafka.connect.data.Date";
+pub const TIME: &str = "org.apache.kafka.connect.data.Time";
+pub const TIMESTAMP: &str = "org.apache.kafka.connect.data.Timestamp";
+
+/// A value with the schema that describes it, if it has one.
+///
+/// A null without a schema is a tombstone when it is a record's value.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Datum {
+    pub schema: Option<Arc<Schema>>,
+    pub value: Value,
+}
+
+impl Datum {
+    #[must_use]
+    pub const fn null() -> Self {
+        Self {
+            schema: None,
+            value: Value::Null,
+        }
+    }
+
+    #[must_use]
+    pub const fn schemaless(value: Value) -> Self {
+        Self {
+            schema: None,
+            value,
+        }
+    }
+
+    #[must_use]
+    pub const fn with_schema(schema: Arc<Schema>, value: Value) -> Self {
+        Self {
+            schema: Some(schema),
+            value,
+        }
+    }
+}
+
+/// One value. Numbers are exact: integers and decimals never pass through a
+/// floating-point type.
+///
+/// Date, Time and Timestamp are integers whose schema bears the logical name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Value {
+    #[default]
+    Null,
+    Boolean(bool),
+    Int8(i8),
+    Int16(i16),
+    Int32(i32),
+    Int64(i64),
+    Float32(f32),
+    Float64(f64),
+    Decimal(Box<BigDecimal>),
+    String(ByteString),
+    Bytes(Bytes),
+    Array(Vec<Value>),
+    /// A map, or an object without a schema (keys are then strings), in the
+    /// order in which it came.
+    Map(Vec<(Value, Value)>),
+    /// The fields of a struct, in the order of its schema's fields.
+    Struct(Vec<Value>),
+}
+
+impl Value {
+    #[must_use]
+    pub const fn is_null(&self) -> bool {
+        matches!(self, Self::Null)
+    }
+}
+
+/// What a value looks like.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schema {
+    pub kind: Kind,
+    pub optional: bool,
+    /// The name of a struct, or of a logical type.
+    pub name: Option<String>,
+    pub version: Option<i32>,
+    pub doc: Option<String>,
+    pub parameters: BTreeMap<String, String>,
+    pub default: Option<Value>,
+}
+
+impl Schema {
+    #[must_use]
+    pub const fn of(kind: Kind) -> Self {
+        Self {
+            kind,
+            optional: false,
+            name: None,
+            version: None,
+            doc: None,
+            parameters: BTreeMap::new(),
+            default: None,
+        }
+    }
+
+    #[must_use]
+    pub const fn optional(kind: Kind) -> Self {
+        let mut schema = Self::of(kind);
+        schema.optional = true;
+        schema
+    }
+
+    /// Whether this is the logical type of that name.
+    #[must_use]
+    pub fn is_logical(&self, name: &str) -> bool {
+        self.name.as_deref() == Some(name)
+    }
+}
+
+/// Connect's schema types.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Float32,
+    Float64,
+    Boolean,
+    String,
+    Bytes,
+    Array(Arc<Schema>),
+    Map(Arc<Schema>, Arc<Schema>),
+    Struct(Vec<Field>),
+}
+
+/// A field of a struct.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field {
+    pub name: String,
+    pub schema: Arc<Schema>,
+}

@@ -1,0 +1,1 @@
+//! What the worker and its connectors are told: names, layers, checks.

@@ -1,0 +1,1 @@
+//! Bytes to values, one format a file.

@@ -1,0 +1,1 @@
+//! Where records go, one sink a folder.

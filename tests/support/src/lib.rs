@@ -1,0 +1,1 @@
+//! Real Kafka, real workers and counting for tests.
