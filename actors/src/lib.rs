@@ -2,11 +2,39 @@
 //! convert them, hand them to a sink and settle each on its own.
 //!
 //! It knows no Kafka, no HTTP, no environment and no exporter.
+//!
+//! - Actors, one file each: [`poller`], [`converter`], [`delivery`],
+//!   [`acknowledger`], and the [`supervisor`] that keeps them alive.
+//! - Pure state machines that decide: [`books`] over [`ledger`],
+//!   [`work_queue`], [`window`], [`retry`], [`gate`].
+//! - What holds them together: [`messages`], [`mailbox`], [`credit`],
+//!   [`kill_switch`], [`threads`], [`live_view`].
+//! - The traits it stands on: [`ports`].
 
+pub mod acknowledger;
+pub mod books;
 pub mod chunk;
+pub mod conversion;
+pub mod converter;
 pub mod credit;
+pub mod delivery;
+pub mod gate;
+pub mod kill_switch;
+pub mod ledger;
+pub mod live_view;
+pub mod mailbox;
+pub mod messages;
 pub mod outcome;
+pub mod poller;
 pub mod ports;
 pub mod record;
 pub mod report;
+pub mod retry;
+mod sink_host;
+pub mod supervisor;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod threads;
 pub mod value;
+pub mod window;
+pub mod work_queue;

@@ -3,4 +3,5 @@
 pub mod converter;
 pub mod sink;
 pub mod source;
+pub mod transaction;
 pub mod transform;

@@ -1,0 +1,179 @@
+//! Turns outcomes into settlements, and looks after the locks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
+use tokio::time::Instant;
+
+use crate::books::{Effects, SharedBooks};
+use crate::credit::Credit;
+use crate::kill_switch::KillSwitch;
+use crate::ledger::Entry;
+use crate::live_view::LiveView;
+use crate::mailbox::{Letter, Mailbox};
+use crate::messages::{
+    EndedPut, FlushedPuts, RecordFailed, RejectedOnArrival, ReportedOutcomes, SortedOut, TaskGone,
+};
+use crate::ports::source::Source;
+use crate::supervisor::Supervisor;
+
+/// How often locks are looked at.
+const LOCK_TICK: Duration = Duration::from_millis(50);
+
+/// Who the acknowledger talks to and what it shares.
+pub(crate) struct AcknowledgerLinks {
+    pub(crate) connector: Arc<str>,
+    pub(crate) books: Arc<SharedBooks>,
+    pub(crate) credit: Arc<Credit>,
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) supervisor: Mailbox<Supervisor>,
+    pub(crate) view: Arc<LiveView>,
+    pub(crate) kill: KillSwitch,
+    /// Whether the sink's answer to a put only means that it buffered.
+    pub(crate) buffers: bool,
+    /// `errors.log.enable`.
+    pub(crate) log_errors: bool,
+}
+
+/// 1. enters outcomes in the books, 2. tells the source, 3. renews locks ahead
+///    of their end, 4. shows it all in the live view.
+pub struct Acknowledger {
+    links: AcknowledgerLinks,
+}
+
+impl Acknowledger {
+    pub(crate) const fn new(links: AcknowledgerLinks) -> Self {
+        Self { links }
+    }
+
+    fn carry_out(&self, effects: Effects) {
+        if !effects.settle.is_empty() {
+            self.links.source.settle(effects.settle);
+        }
+        if effects.work {
+            self.links.books.work.notify_one();
+        }
+        if self.links.log_errors {
+            for (record, rejection) in &effects.put_aside {
+                tracing::error!(
+                    connector = %self.links.connector, %record, stage = %rejection.stage,
+                    error = %rejection.cause, "record put aside"
+                );
+            }
+        }
+        if let Some((record, rejection)) = effects.failure {
+            let _ = self
+                .links
+                .supervisor
+                .signal(RecordFailed { record, rejection });
+        }
+    }
+
+    fn show(&self) {
+        let books = self.links.books.lock();
+        let (ledger, queue) = (books.ledger(), books.queue());
+        self.links.view.update(&self.links.connector, |view| {
+            view.totals = ledger.totals();
+            view.delivered = books.delivered();
+            view.retries = books.retries();
+            view.in_flight = ledger.open();
+            view.held = ledger.held();
+            view.queued = queue.ready();
+            view.waiting = queue.waiting();
+            view.held_bytes = self.links.credit.held_bytes();
+            view.pin = ledger.pins().into_iter().next();
+        });
+    }
+}
+
+impl Actor for Acknowledger {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.run_interval(LOCK_TICK, |acknowledger, ctx| {
+            if acknowledger.links.kill.is_dead() {
+                ctx.stop();
+                return;
+            }
+            let effects = acknowledger.links.books.lock().watch_locks(Instant::now());
+            acknowledger.carry_out(effects);
+            acknowledger.show();
+        });
+    }
+}
+
+impl Handler<Letter<ReportedOutcomes>> for Acknowledger {
+    type Result = ();
+
+    fn handle(&mut self, letter: Letter<ReportedOutcomes>, _ctx: &mut Self::Context) {
+        let ReportedOutcomes { lease, outcomes } = letter.message;
+        let now = Instant::now();
+        let effects = self.links.books.lock().outcomes(lease, outcomes, now);
+        self.carry_out(effects);
+    }
+}
+
+impl Handler<Letter<EndedPut>> for Acknowledger {
+    type Result = ();
+
+    fn handle(&mut self, letter: Letter<EndedPut>, _ctx: &mut Self::Context) {
+        let EndedPut { lease, end } = letter.message;
+        let (buffers, now) = (self.links.buffers, Instant::now());
+        let effects = self.links.books.lock().put_ended(lease, end, buffers, now);
+        self.carry_out(effects);
+    }
+}
+
+impl Handler<Letter<FlushedPuts>> for Acknowledger {
+    type Result = ();
+
+    fn handle(&mut self, letter: Letter<FlushedPuts>, _ctx: &mut Self::Context) {
+        let FlushedPuts { leases, result } = letter.message;
+        let now = Instant::now();
+        let effects = self.links.books.lock().flushed(&leases, &result, now);
+        self.carry_out(effects);
+    }
+}
+
+impl Handler<Letter<TaskGone>> for Acknowledger {
+    type Result = ();
+
+    fn handle(&mut self, letter: Letter<TaskGone>, _ctx: &mut Self::Context) {
+        // The put's end, if it had one, came before this and was entered first.
+        let effects = self.links.books.lock().task_gone(Some(letter.message.task));
+        self.carry_out(effects);
+        let _ = self.links.supervisor.signal(letter.message);
+    }
+}
+
+impl Handler<Letter<SortedOut>> for Acknowledger {
+    type Result = ();
+
+    fn handle(&mut self, letter: Letter<SortedOut>, _ctx: &mut Self::Context) {
+        let sorted_out = letter.message;
+        let entry = |offset: i64| Entry {
+            partition: &sorted_out.partition,
+            offset,
+            acquisition: sorted_out.acquisition,
+        };
+        let mut effects = Effects::default();
+        {
+            let mut books = self.links.books.lock();
+            let filtered = sorted_out.filtered.iter().copied().map(entry);
+            books.filtered(filtered, &mut effects);
+            for (offset, rejection) in &sorted_out.rejected {
+                books.unconverted(entry(*offset), rejection, &mut effects);
+            }
+        }
+        self.carry_out(effects);
+    }
+}
+
+impl Handler<Letter<RejectedOnArrival>> for Acknowledger {
+    type Result = ();
+
+    fn handle(&mut self, letter: Letter<RejectedOnArrival>, _ctx: &mut Self::Context) {
+        self.carry_out(letter.message.0);
+    }
+}

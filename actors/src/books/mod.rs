@@ -1,0 +1,455 @@
+//! What the pipeline knows about its records: the ledger, the queue and the
+//! puts under way. Pure, the time is passed in; the actors feed it and carry
+//! out what it answers.
+//!
+//! It outlives the actors, so that their death forgets no record.
+
+mod policy;
+mod puts;
+mod settling;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ahash::{AHashMap, AHashSet};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+pub use policy::{Policy, Tolerance};
+pub use puts::{Put, PutEnd};
+
+use crate::chunk::Holds;
+use crate::credit::Credit;
+use crate::ledger::{Entry, Ledger};
+use crate::outcome::{Outcome, Rejection, Stage};
+use crate::ports::sink::SinkError;
+use crate::ports::source::{AnsweredRange, LostRange, SettleRange, Settlement};
+use crate::record::{AcquiredBatch, RecordId, SinkRecord, TopicId};
+use crate::report::Report;
+use crate::work_queue::WorkQueue;
+use puts::{OpenPut, Puts};
+use settling::key;
+
+/// The books of one connector, shared by its actors.
+#[derive(Debug)]
+pub struct SharedBooks {
+    books: Mutex<Books>,
+    /// Told when there is work for a task, or the next work's time has changed.
+    pub(crate) work: Notify,
+    idle_tasks: AtomicUsize,
+    polling: AtomicBool,
+}
+
+impl SharedBooks {
+    #[must_use]
+    pub fn new(policy: Policy, credit: Arc<Credit>) -> Arc<Self> {
+        Arc::new(Self {
+            books: Mutex::new(Books::new(policy, credit)),
+            work: Notify::new(),
+            idle_tasks: AtomicUsize::new(0),
+            polling: AtomicBool::new(true),
+        })
+    }
+
+    /// Tasks that wait for records.
+    #[must_use]
+    pub fn idle_tasks(&self) -> usize {
+        self.idle_tasks.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_idle_tasks(&self, tasks: usize) {
+        self.idle_tasks.store(tasks, Ordering::Relaxed);
+    }
+
+    /// Whether more records are wanted; not while failed or draining.
+    #[must_use]
+    pub fn is_polling(&self) -> bool {
+        self.polling.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn stop_polling(&self) {
+        self.polling.store(false, Ordering::Release);
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Books> {
+        self.books.lock()
+    }
+}
+
+/// What is to be done after the books were changed.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Tell the broker.
+    pub settle: Vec<SettleRange>,
+    /// Records that were put aside, with the reason.
+    pub put_aside: Vec<(RecordId, Rejection)>,
+    /// The record that fails the connector.
+    pub failure: Option<(RecordId, Rejection)>,
+    /// There is work for a task now, or will be.
+    pub work: bool,
+}
+
+/// A record that keeps failing.
+#[derive(Clone, Copy, Debug)]
+struct Failing {
+    failures: u32,
+    since: Instant,
+}
+
+/// A lock is renewed when this part of its time is left: enough for a fetch
+/// that waits, a round trip, and another try.
+const RENEWAL_MARGIN: f64 = 0.4;
+
+type DeliveryKey = (TopicId, i32, i64, u32);
+
+/// See the module.
+#[derive(Debug)]
+pub struct Books {
+    ledger: Ledger,
+    queue: WorkQueue,
+    puts: Puts,
+    failing: AHashMap<DeliveryKey, Failing>,
+    policy: Policy,
+    credit: Arc<Credit>,
+    /// How long a fresh lock lasts, as the broker told it last.
+    lock_duration: Duration,
+    delivered: u64,
+    retries: u64,
+}
+
+impl Books {
+    #[must_use]
+    pub fn new(policy: Policy, credit: Arc<Credit>) -> Self {
+        Self {
+            ledger: Ledger::default(),
+            queue: WorkQueue::default(),
+            puts: Puts::default(),
+            failing: AHashMap::new(),
+            policy,
+            credit,
+            lock_duration: Duration::ZERO,
+            delivered: 0,
+            retries: 0,
+        }
+    }
+
+    #[must_use]
+    pub const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    #[must_use]
+    pub const fn queue(&self) -> &WorkQueue {
+        &self.queue
+    }
+
+    /// Puts that are under way or wait for a flush.
+    #[must_use]
+    pub fn open_puts(&self) -> usize {
+        self.puts.len()
+    }
+
+    /// Outcomes *delivered* so far; for rates, not for guarantees.
+    #[must_use]
+    pub const fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    #[must_use]
+    pub const fn retries(&self) -> u64 {
+        self.retries
+    }
+
+    /// Takes up what the source acquired, and returns the acquisition that its
+    /// records are known by. Corrupt ranges are rejected on the spot.
+    pub fn acquire(&mut self, batch: &AcquiredBatch, effects: &mut Effects) -> u32 {
+        let records = batch
+            .records
+            .iter()
+            .map(|record| (record.offset, record.delivery_count));
+        let (deadline, now) = (batch.lock_deadline, batch.acquired_at);
+        self.lock_duration = deadline.saturating_duration_since(now);
+        for corrupt in &batch.corrupt {
+            let offsets = corrupt.first_offset..=corrupt.last_offset;
+            let counted = offsets
+                .clone()
+                .map(|offset| (offset, corrupt.delivery_count));
+            let acquisition = self
+                .ledger
+                .acquire(&batch.partition, counted, deadline, now);
+            let rejection = Rejection::new(Stage::KafkaConsume, corrupt.cause.as_str());
+            for offset in offsets {
+                let entry = Entry {
+                    partition: &batch.partition,
+                    offset,
+                    acquisition,
+                };
+                self.reject(0, entry, &rejection, effects);
+            }
+        }
+        self.ledger
+            .acquire(&batch.partition, records, deadline, now)
+    }
+
+    /// Queues records that were converted.
+    pub fn converted(&mut self, records: Vec<SinkRecord>, holds: Holds) {
+        self.queue.push(records, holds);
+    }
+
+    /// Rejects a record that could not be converted.
+    pub fn unconverted(&mut self, entry: Entry<'_>, rejection: &Rejection, effects: &mut Effects) {
+        self.reject(0, entry, rejection, effects);
+    }
+
+    /// Accepts records that a transform dropped.
+    pub fn filtered<'a>(
+        &mut self,
+        entries: impl Iterator<Item = Entry<'a>>,
+        effects: &mut Effects,
+    ) {
+        self.settle(0, entries, Settlement::Accept, effects);
+    }
+
+    /// The next put for a task, if there is work. Records that are not ours
+    /// any more are left out.
+    pub fn dispatch(&mut self, task: u32, now: Instant) -> Option<Put> {
+        loop {
+            let mut work = self
+                .queue
+                .take(now, self.policy.tasks, self.policy.max_put_records)?;
+            let lease = self.puts.next_lease();
+            let mut stale = Vec::new();
+            self.ledger
+                .lease(lease, entries(&work.records), |place| stale.push(place));
+            if !stale.is_empty() {
+                let mut place = 0;
+                let mut stale = stale.into_iter().peekable();
+                work.records.retain(|_| {
+                    let keep = stale.next_if_eq(&place).is_none();
+                    place += 1;
+                    keep
+                });
+            }
+            if work.records.is_empty() {
+                continue;
+            }
+            let report = Report::new(work.records.len());
+            let kills = work.kills;
+            let chunk = work.into_chunk();
+            self.puts.open(
+                lease,
+                OpenPut {
+                    task,
+                    chunk: chunk.clone(),
+                    report: report.clone(),
+                    kills,
+                    buffered: Vec::new(),
+                    ended: false,
+                },
+            );
+            return Some(Put {
+                lease,
+                chunk,
+                report,
+            });
+        }
+    }
+
+    /// Takes outcomes that came before the put's end.
+    pub fn outcomes(
+        &mut self,
+        lease: u32,
+        outcomes: Vec<(usize, Outcome)>,
+        now: Instant,
+    ) -> Effects {
+        let mut effects = Effects::default();
+        let Some(chunk) = self.puts.get(lease).map(|put| put.chunk.clone()) else {
+            return effects;
+        };
+        let mut delivered = Vec::with_capacity(outcomes.len());
+        let mut buffered = Vec::new();
+        for (place, outcome) in outcomes {
+            match outcome {
+                Outcome::Delivered => delivered.push(place),
+                Outcome::Buffered => buffered.push(place),
+                Outcome::Retry(cause) => {
+                    self.retry(lease, &chunk, &[place], &cause, now, &mut effects);
+                }
+                Outcome::Reject(rejection) => {
+                    self.reject(lease, entry(&chunk[place]), &rejection, &mut effects);
+                }
+            }
+        }
+        delivered.sort_unstable();
+        self.deliver(lease, &chunk, &delivered, &mut effects);
+        self.buffer(lease, &chunk, buffered);
+        effects
+    }
+
+    /// Takes the end of a put; what its report took before must have been
+    /// handed over. `buffers` tells whether the sink's answer only buffered.
+    pub fn put_ended(&mut self, lease: u32, end: PutEnd, buffers: bool, now: Instant) -> Effects {
+        let mut effects = Effects::default();
+        let Some(put) = self.puts.get(lease) else {
+            return effects;
+        };
+        put.ended = true;
+        let (chunk, kills) = (put.chunk.clone(), put.kills);
+        let rest = put.report.close();
+        match end {
+            PutEnd::Answered(Ok(())) if buffers => self.buffer(lease, &chunk, rest),
+            PutEnd::Answered(Ok(())) => self.deliver(lease, &chunk, &rest, &mut effects),
+            PutEnd::Answered(Err(SinkError::Retry(cause))) => {
+                self.retry(lease, &chunk, &rest, &cause, now, &mut effects);
+            }
+            PutEnd::Answered(Err(SinkError::Unavailable(_) | SinkError::Fatal(_)))
+            | PutEnd::Abandoned
+            | PutEnd::TimedOut => {
+                let work = self.take_back(lease, &chunk, &rest, kills);
+                self.put_again(work, &mut effects);
+            }
+            PutEnd::Answered(Err(SinkError::RejectedOne(cause))) => {
+                self.split(lease, &chunk, &rest, kills, cause, &mut effects);
+            }
+            PutEnd::Panicked(cause) if kills == 0 && rest.len() > 1 => {
+                // Once more as it is: the task may have been to blame.
+                let work = self.take_back(lease, &chunk, &rest, 1);
+                tracing::warn!(%cause, records = rest.len(), "a task died over its records");
+                self.put_again(work, &mut effects);
+            }
+            PutEnd::Panicked(cause) => {
+                self.split(lease, &chunk, &rest, kills + 1, cause, &mut effects);
+            }
+        }
+        if self
+            .puts
+            .get(lease)
+            .is_some_and(|put| put.buffered.is_empty())
+        {
+            self.puts.take(lease);
+        }
+        effects
+    }
+
+    /// Takes what became of a flush that covered these puts.
+    pub fn flushed(
+        &mut self,
+        leases: &[u32],
+        result: &Result<(), SinkError>,
+        now: Instant,
+    ) -> Effects {
+        let mut effects = Effects::default();
+        for lease in leases {
+            let Some(put) = self.puts.get(*lease) else {
+                continue;
+            };
+            let (chunk, kills) = (put.chunk.clone(), put.kills);
+            let mut places = std::mem::take(&mut put.buffered);
+            places.sort_unstable();
+            match result {
+                Ok(()) => self.deliver(*lease, &chunk, &places, &mut effects),
+                Err(SinkError::Retry(cause)) => {
+                    self.retry(*lease, &chunk, &places, cause, now, &mut effects);
+                }
+                Err(_) => {
+                    let work = self.take_back(*lease, &chunk, &places, kills);
+                    self.put_again(work, &mut effects);
+                }
+            }
+            if self.puts.get(*lease).is_some_and(|put| put.ended) {
+                self.puts.take(*lease);
+            }
+        }
+        effects
+    }
+
+    /// Takes back all that a task had (or all tasks): it is gone.
+    pub fn task_gone(&mut self, task: Option<u32>) -> Effects {
+        let mut effects = Effects::default();
+        for lease in self.puts.leases(task) {
+            let Some(put) = self.puts.get(lease) else {
+                continue;
+            };
+            let (chunk, kills) = (put.chunk.clone(), put.kills);
+            let mut places = std::mem::take(&mut put.buffered);
+            if !put.ended {
+                places.extend(put.report.close());
+            }
+            places.sort_unstable();
+            let work = self.take_back(lease, &chunk, &places, kills);
+            self.put_again(work, &mut effects);
+            self.puts.take(lease);
+        }
+        effects
+    }
+
+    pub fn answered(&mut self, answered: &[AnsweredRange], now: Instant) {
+        for range in answered {
+            self.ledger.answered(range, now);
+        }
+    }
+
+    pub fn lost(&mut self, lost: &[LostRange], now: Instant) {
+        for range in lost {
+            self.ledger.lost(range, now);
+        }
+    }
+
+    /// Looks after the locks: asks for renewals well ahead of their end, and
+    /// forgets what has expired all the same.
+    pub fn watch_locks(&mut self, now: Instant) -> Effects {
+        self.ledger.expire(now);
+        let margin = self.lock_duration.mul_f64(RENEWAL_MARGIN);
+        Effects {
+            settle: self.ledger.renewals(now, margin),
+            ..Effects::default()
+        }
+    }
+
+    /// Gives back what nobody has settled, as far as the gate lets it, and
+    /// empties the queue. The rest stays locked until its session ends.
+    pub fn release_rest(&mut self) -> Effects {
+        let gate = self.policy.gate;
+        self.queue.clear();
+        Effects {
+            settle: self.ledger.settle_rest(Settlement::Release, |record| {
+                gate.may_release(record.delivery_count)
+            }),
+            ..Effects::default()
+        }
+    }
+
+    /// Gives back what no queue and no put knows any more, since the actor
+    /// that had it died.
+    pub fn release_forgotten(&mut self) -> Effects {
+        let mut effects = self.task_gone(None);
+        let known: AHashSet<DeliveryKey> = self.queue.records().map(entry).map(key).collect();
+        let gate = self.policy.gate;
+        effects.settle = self.ledger.settle_rest(Settlement::Release, |record| {
+            let delivery = (
+                record.partition.topic_id,
+                record.partition.partition,
+                record.offset,
+                record.acquisition,
+            );
+            !record.held && gate.may_release(record.delivery_count) && !known.contains(&delivery)
+        });
+        effects
+    }
+}
+
+pub(crate) fn entry(record: &SinkRecord) -> Entry<'_> {
+    Entry {
+        partition: &record.partition,
+        offset: record.offset,
+        acquisition: record.acquisition,
+    }
+}
+
+fn entries(records: &[SinkRecord]) -> impl Iterator<Item = Entry<'_>> {
+    records.iter().map(entry)
+}

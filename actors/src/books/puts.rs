@@ -1,0 +1,87 @@
+//! Puts under way, by lease.
+
+use ahash::AHashMap;
+
+use crate::chunk::Chunk;
+use crate::outcome::Cause;
+use crate::ports::sink::SinkError;
+use crate::report::Report;
+
+/// A chunk that a task is to put.
+#[derive(Clone, Debug)]
+pub struct Put {
+    pub lease: u32,
+    pub chunk: Chunk,
+    pub report: Report,
+}
+
+/// How a put ended.
+#[derive(Clone, Debug)]
+pub enum PutEnd {
+    /// The sink answered; records without an outcome share its answer.
+    Answered(Result<(), SinkError>),
+    /// The sink panicked; the task is gone.
+    Panicked(Cause),
+    /// It took longer than `share.delivery.timeout.ms`; the task is gone.
+    TimedOut,
+    /// The task stopped before the sink answered; nobody is to blame.
+    Abandoned,
+}
+
+/// A put as the books see it.
+#[derive(Debug)]
+pub(super) struct OpenPut {
+    pub(super) task: u32,
+    pub(super) chunk: Chunk,
+    pub(super) report: Report,
+    pub(super) kills: u32,
+    /// Places that wait for the sink's flush.
+    pub(super) buffered: Vec<usize>,
+    pub(super) ended: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Puts {
+    open: AHashMap<u32, OpenPut>,
+    last_lease: u32,
+}
+
+impl Puts {
+    /// A lease that no open put has; never 0.
+    pub(super) fn next_lease(&mut self) -> u32 {
+        loop {
+            self.last_lease = self.last_lease.wrapping_add(1).max(1);
+            if !self.open.contains_key(&self.last_lease) {
+                return self.last_lease;
+            }
+        }
+    }
+
+    pub(super) fn open(&mut self, lease: u32, put: OpenPut) {
+        self.open.insert(lease, put);
+    }
+
+    pub(super) fn get(&mut self, lease: u32) -> Option<&mut OpenPut> {
+        self.open.get_mut(&lease)
+    }
+
+    pub(super) fn take(&mut self, lease: u32) -> Option<OpenPut> {
+        self.open.remove(&lease)
+    }
+
+    /// Leases of one task, or of all.
+    pub(super) fn leases(&self, task: Option<u32>) -> Vec<u32> {
+        let of_task = |put: &OpenPut| task.is_none_or(|task| put.task == task);
+        let mut leases: Vec<u32> = self
+            .open
+            .iter()
+            .filter_map(|(lease, put)| of_task(put).then_some(*lease))
+            .collect();
+        leases.sort_unstable();
+        leases
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+}

@@ -1,0 +1,236 @@
+//! The steps that outcomes lead to: settle, retry, reject, split, take back.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use tokio::time::Instant;
+
+use super::{Books, DeliveryKey, Effects, Failing, Tolerance, entry};
+use crate::chunk::{Chunk, Holds};
+use crate::ledger::{Entry, Step};
+use crate::outcome::{Cause, Rejection, Stage};
+use crate::ports::source::Settlement;
+use crate::record::{RecordId, SinkRecord};
+use crate::value::{Datum, Value};
+use crate::work_queue::Work;
+
+impl Books {
+    pub(super) fn settle<'a>(
+        &mut self,
+        lease: u32,
+        entries: impl Iterator<Item = Entry<'a>>,
+        settlement: Settlement,
+        effects: &mut Effects,
+    ) {
+        let step = Step::Settle(settlement);
+        self.ledger
+            .step(lease, step, entries, &mut effects.settle, |_| {});
+    }
+
+    pub(super) fn deliver(
+        &mut self,
+        lease: u32,
+        chunk: &Chunk,
+        places: &[usize],
+        effects: &mut Effects,
+    ) {
+        self.delivered += places.len() as u64;
+        if !self.failing.is_empty() {
+            for place in places {
+                self.failing.remove(&key(entry(&chunk[*place])));
+            }
+        }
+        let delivered = places.iter().map(|place| entry(&chunk[*place]));
+        self.settle(lease, delivered, Settlement::Accept, effects);
+    }
+
+    pub(super) fn buffer(&mut self, lease: u32, chunk: &Chunk, places: Vec<usize>) {
+        if places.is_empty() {
+            return;
+        }
+        let buffered = places.iter().map(|place| entry(&chunk[*place]));
+        self.ledger
+            .step(lease, Step::Buffer, buffered, &mut Vec::new(), |_| {});
+        if let Some(put) = self.puts.get(lease) {
+            put.buffered.extend(places);
+        }
+    }
+
+    pub(super) fn reject(
+        &mut self,
+        lease: u32,
+        entry: Entry<'_>,
+        rejection: &Rejection,
+        effects: &mut Effects,
+    ) {
+        self.failing.remove(&key(entry));
+        let step = match self.policy.tolerance {
+            Tolerance::All => Step::Settle(Settlement::Reject),
+            Tolerance::None => Step::Hold,
+        };
+        let mut fenced = false;
+        let one = std::iter::once(entry);
+        self.ledger
+            .step(lease, step, one, &mut effects.settle, |_| fenced = true);
+        if fenced {
+            return;
+        }
+        let record = RecordId {
+            partition: Arc::clone(entry.partition),
+            offset: entry.offset,
+        };
+        match self.policy.tolerance {
+            Tolerance::All => effects.put_aside.push((record, rejection.clone())),
+            Tolerance::None => effects.failure = Some((record, rejection.clone())),
+        }
+    }
+
+    /// Tries records again later; past the time for it they are released,
+    /// so that another worker can try, if the gate lets them.
+    pub(super) fn retry(
+        &mut self,
+        lease: u32,
+        chunk: &Chunk,
+        places: &[usize],
+        cause: &Cause,
+        now: Instant,
+        effects: &mut Effects,
+    ) {
+        let jitter = fastrand::f64();
+        let mut later: Vec<(Instant, Vec<usize>)> = Vec::new();
+        let mut release = Vec::new();
+        for place in places {
+            let one = entry(&chunk[*place]);
+            let failing = self.failing.entry(key(one)).or_insert(Failing {
+                failures: 0,
+                since: now,
+            });
+            failing.failures += 1;
+            let (failures, since) = (failing.failures, failing.since);
+            let at = self.policy.retry.next_try(failures, since, now, jitter);
+            let at = match at {
+                Some(at) => at,
+                None if self.policy.gate.may_release(chunk[*place].delivery_count) => {
+                    self.failing.remove(&key(one));
+                    release.push(*place);
+                    continue;
+                }
+                // The last attempt: held, and tried on.
+                None => now + self.policy.retry.max_delay,
+            };
+            match later.iter_mut().find(|(time, _)| *time == at) {
+                Some((_, places)) => places.push(*place),
+                None => later.push((at, vec![*place])),
+            }
+        }
+        self.retries += (places.len() - release.len()) as u64;
+        if !release.is_empty() {
+            tracing::warn!(records = release.len(), %cause, "no more retries here, releasing");
+        }
+        let released = release.iter().map(|place| entry(&chunk[*place]));
+        self.settle(lease, released, Settlement::Release, effects);
+        for (at, places) in later {
+            let mut work = self.take_back(lease, chunk, &places, 0);
+            self.copy_out(&mut work);
+            self.queue.push_later(at, work);
+            effects.work = true;
+        }
+    }
+
+    /// Puts two halves again to find the record that is to blame; a single
+    /// one is.
+    pub(super) fn split(
+        &mut self,
+        lease: u32,
+        chunk: &Chunk,
+        places: &[usize],
+        kills: u32,
+        cause: Cause,
+        effects: &mut Effects,
+    ) {
+        if let [place] = places {
+            let rejection = Rejection::new(Stage::TaskPut, cause);
+            self.reject(lease, entry(&chunk[*place]), &rejection, effects);
+            return;
+        }
+        let work = self.take_back(lease, chunk, places, kills);
+        for half in work.halves() {
+            self.put_again(half, effects);
+        }
+    }
+
+    pub(super) fn put_again(&mut self, work: Work, effects: &mut Effects) {
+        effects.work |= !work.records.is_empty();
+        self.queue.push_again(work);
+    }
+
+    /// Takes records from a put; those that are not ours any more stay behind.
+    pub(super) fn take_back(
+        &mut self,
+        lease: u32,
+        chunk: &Chunk,
+        places: &[usize],
+        kills: u32,
+    ) -> Work {
+        let mut records: Vec<Option<&SinkRecord>> =
+            places.iter().map(|place| chunk.get(*place)).collect();
+        let ours: Vec<&SinkRecord> = records.iter().copied().flatten().collect();
+        let held = ours.iter().map(|record| entry(record));
+        self.ledger
+            .step(lease, Step::Requeue, held, &mut Vec::new(), |place| {
+                records[place] = None;
+            });
+        Work {
+            records: records.into_iter().flatten().cloned().collect(),
+            holds: chunk.holds().clone(),
+            kills,
+        }
+    }
+
+    /// Copies payloads that will be held for long out of the response that
+    /// they are slices of, or they would keep the whole of it in memory.
+    fn copy_out(&self, work: &mut Work) {
+        let mut bytes = 0;
+        for record in &mut work.records {
+            copy_datum(&mut record.key, &mut bytes);
+            copy_datum(&mut record.value, &mut bytes);
+            for header in &mut record.headers {
+                copy_datum(&mut header.value, &mut bytes);
+            }
+            record.original = record.original.take().map(|raw| {
+                let mut raw = (*raw).clone();
+                for part in [&mut raw.key, &mut raw.value].into_iter().flatten() {
+                    copy_bytes(part, &mut bytes);
+                }
+                Arc::new(raw)
+            });
+        }
+        work.holds = Holds::of(self.credit.hold(bytes));
+    }
+}
+
+fn copy_datum(datum: &mut Datum, bytes: &mut usize) {
+    match &mut datum.value {
+        Value::Bytes(payload) => copy_bytes(payload, bytes),
+        Value::String(text) => {
+            *bytes += text.len();
+            *text = ByteString::from(text.to_string());
+        }
+        _ => {}
+    }
+}
+
+fn copy_bytes(payload: &mut Bytes, bytes: &mut usize) {
+    *bytes += payload.len();
+    *payload = Bytes::copy_from_slice(payload);
+}
+
+pub(super) fn key(entry: Entry<'_>) -> DeliveryKey {
+    (
+        entry.partition.topic_id,
+        entry.partition.partition,
+        entry.offset,
+        entry.acquisition,
+    )
+}

@@ -1,0 +1,192 @@
+//! What the books answer, step by step.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Books, Effects, Policy, PutEnd, Tolerance, entry};
+use crate::chunk::Holds;
+use crate::credit::Credit;
+use crate::gate::Gate;
+use crate::outcome::{Outcome, Rejection, Stage};
+use crate::ports::sink::SinkError;
+use crate::ports::source::Settlement;
+use crate::record::{AcquiredBatch, CorruptRange, RawRecord, TimestampType};
+use crate::retry::RetryPolicy;
+use crate::testing::{partition, record};
+
+fn books(retry_timeout: Option<Duration>, tolerance: Tolerance) -> Books {
+    let policy = Policy {
+        tolerance,
+        retry: RetryPolicy {
+            timeout: retry_timeout,
+            max_delay: Duration::from_secs(1),
+        },
+        gate: Gate::new(5),
+        max_put_records: 10,
+        tasks: 1,
+    };
+    Books::new(policy, Credit::new(1000))
+}
+
+fn batch(offsets: std::ops::Range<i64>, delivery_count: u16) -> AcquiredBatch {
+    let now = Instant::now();
+    AcquiredBatch {
+        partition: partition("orders", 0),
+        records: offsets
+            .map(|offset| RawRecord {
+                offset,
+                delivery_count,
+                timestamp: None,
+                timestamp_type: TimestampType::CreateTime,
+                key: None,
+                value: None,
+                headers: Vec::new(),
+            })
+            .collect(),
+        corrupt: Vec::new(),
+        lock_deadline: now + Duration::from_secs(30),
+        acquired_at: now,
+        held: Credit::new(10).hold(0),
+    }
+}
+
+/// Acquires and queues records, and hands them to task 0.
+fn deliver(books: &mut Books, offsets: std::ops::Range<i64>, delivery_count: u16) -> super::Put {
+    let batch = batch(offsets.clone(), delivery_count);
+    let acquisition = books.acquire(&batch, &mut Effects::default());
+    let records = offsets
+        .map(|offset| {
+            let mut record = record(&batch.partition, offset, acquisition);
+            record.delivery_count = delivery_count;
+            record
+        })
+        .collect();
+    books.converted(records, Holds::default());
+    books.dispatch(0, Instant::now()).unwrap()
+}
+
+fn ranges(effects: &Effects) -> Vec<(i64, i64, Settlement)> {
+    let range =
+        |r: &crate::ports::source::SettleRange| (r.first_offset, r.last_offset, r.settlement);
+    effects.settle.iter().map(range).collect()
+}
+
+#[test]
+fn a_puts_answer_settles_what_has_no_outcome_yet_in_one_range() {
+    let mut books = books(None, Tolerance::None);
+    let put = deliver(&mut books, 0..10, 1);
+    put.report.delivered(9);
+    let outcomes = put.report.take();
+    let now = Instant::now();
+    let first = books.outcomes(put.lease, outcomes, now);
+    assert_eq!(ranges(&first), [(9, 9, Settlement::Accept)]);
+    let rest = books.put_ended(put.lease, PutEnd::Answered(Ok(())), false, now);
+    assert_eq!(ranges(&rest), [(0, 8, Settlement::Accept)]);
+    assert_eq!(books.open_puts(), 0);
+}
+
+#[test]
+fn a_retry_past_its_time_is_released() {
+    let mut books = books(Some(Duration::ZERO), Tolerance::None);
+    let put = deliver(&mut books, 0..2, 4);
+    let end = PutEnd::Answered(Err(SinkError::Retry("busy".into())));
+    let effects = books.put_ended(put.lease, end, false, Instant::now());
+    assert_eq!(ranges(&effects), [(0, 1, Settlement::Release)]);
+}
+
+#[test]
+fn on_its_last_attempt_it_is_held_and_tried_on() {
+    let mut books = books(Some(Duration::ZERO), Tolerance::None);
+    let put = deliver(&mut books, 0..2, 5);
+    let end = PutEnd::Answered(Err(SinkError::Retry("busy".into())));
+    let effects = books.put_ended(put.lease, end, false, Instant::now());
+    assert!(effects.settle.is_empty());
+    assert!(effects.work);
+    assert_eq!(books.queue().waiting(), 2);
+}
+
+#[test]
+fn a_fenced_record_is_not_put_again() {
+    let mut books = books(None, Tolerance::None);
+    let put = deliver(&mut books, 0..2, 1);
+    deliver_anew(&mut books, 0);
+    let end = PutEnd::Answered(Err(SinkError::Unavailable("down".into())));
+    books.put_ended(put.lease, end, false, Instant::now());
+    let again = books.dispatch(0, Instant::now()).unwrap();
+    let offsets: Vec<i64> = again.chunk.iter().map(|record| record.offset).collect();
+    assert_eq!(offsets, [1]);
+}
+
+fn deliver_anew(books: &mut Books, offset: i64) {
+    books.acquire(&batch(offset..offset + 1, 2), &mut Effects::default());
+}
+
+#[test]
+fn a_corrupt_range_is_rejected_as_it_comes() {
+    let mut books = books(None, Tolerance::All);
+    let mut corrupt = batch(0..1, 1);
+    corrupt.corrupt.push(CorruptRange {
+        first_offset: 1,
+        last_offset: 3,
+        delivery_count: 1,
+        cause: "bad checksum".into(),
+    });
+    let mut effects = Effects::default();
+    books.acquire(&corrupt, &mut effects);
+    assert_eq!(effects.put_aside.len(), 3);
+    assert!(
+        effects
+            .put_aside
+            .iter()
+            .all(|(_, r)| r.stage == Stage::KafkaConsume)
+    );
+    assert_eq!(ranges(&effects), [(1, 3, Settlement::Reject)]);
+}
+
+#[test]
+fn without_tolerance_a_rejected_record_is_held_and_named() {
+    let mut books = books(None, Tolerance::None);
+    let put = deliver(&mut books, 0..1, 1);
+    let rejection = Rejection::new(Stage::TaskPut, "too large");
+    let outcomes = vec![(0, Outcome::Reject(rejection.clone()))];
+    let effects = books.outcomes(put.lease, outcomes, Instant::now());
+    assert!(effects.settle.is_empty());
+    let (id, cause) = effects.failure.unwrap();
+    assert_eq!((id.to_string().as_str(), cause), ("orders-0@0", rejection));
+    assert_eq!(books.ledger().held(), 1);
+}
+
+#[test]
+fn what_an_actor_took_with_it_is_released() {
+    let mut books = books(None, Tolerance::None);
+    let put = deliver(&mut books, 0..2, 1);
+    let forgotten = batch(2..4, 1);
+    books.acquire(&forgotten, &mut Effects::default());
+    let effects = books.release_forgotten();
+    assert_eq!(ranges(&effects), [(2, 3, Settlement::Release)]);
+    assert!(effects.work, "the put's records are queued again");
+    let late = books.put_ended(put.lease, PutEnd::Answered(Ok(())), false, Instant::now());
+    assert!(late.settle.is_empty(), "its task is gone");
+}
+
+#[test]
+fn records_that_wait_long_no_longer_hold_their_response() {
+    let credit = Credit::new(1000);
+    let mut books = Books::new(books(None, Tolerance::None).policy, Arc::clone(&credit));
+    let batch = batch(0..1, 1);
+    let acquisition = books.acquire(&batch, &mut Effects::default());
+    let mut waiting = record(&batch.partition, 0, acquisition);
+    let response = bytes::Bytes::from(vec![7_u8; 900]);
+    waiting.value =
+        crate::value::Datum::schemaless(crate::value::Value::Bytes(response.slice(0..5)));
+    assert_eq!(entry(&waiting).offset, 0);
+    books.converted(vec![waiting], Holds::of(credit.hold(900)));
+    let put = books.dispatch(0, Instant::now()).unwrap();
+    let end = PutEnd::Answered(Err(SinkError::Retry("busy".into())));
+    books.put_ended(put.lease, end, false, Instant::now());
+    drop(put);
+    assert_eq!(credit.held_bytes(), 5);
+    assert!(response.is_unique());
+}

@@ -1,0 +1,95 @@
+//! One record from bytes to what the sink sees: converters, then transforms.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::outcome::{Rejection, Stage};
+use crate::ports::converter::{ConvertError, Converter, HeaderConverter};
+use crate::ports::transform::Transform;
+use crate::record::{Header, RawHeader, RawRecord, SinkRecord, SourcePartition};
+use crate::sink_host::panic_message;
+
+/// A connector's converters and transforms.
+#[derive(Clone)]
+pub struct Conversion {
+    pub key: Arc<dyn Converter>,
+    pub value: Arc<dyn Converter>,
+    pub header: Arc<dyn HeaderConverter>,
+    pub transforms: Vec<Arc<dyn Transform>>,
+}
+
+impl Conversion {
+    /// Converts a record; `None` when a transform dropped it. A plugin's panic
+    /// rejects the record like an error.
+    pub fn convert(
+        &self,
+        partition: &Arc<SourcePartition>,
+        acquisition: u32,
+        raw: &RawRecord,
+    ) -> Result<Option<SinkRecord>, Rejection> {
+        let topic = &*partition.topic;
+        let key = guarded(Stage::KeyConverter, || {
+            self.key.to_datum(topic, raw.key.as_ref())
+        })?;
+        let value = guarded(Stage::ValueConverter, || {
+            self.value.to_datum(topic, raw.value.as_ref())
+        })?;
+        let headers = self.headers(topic, &raw.headers)?;
+        let record = SinkRecord {
+            partition: Arc::clone(partition),
+            offset: raw.offset,
+            delivery_count: raw.delivery_count,
+            acquisition,
+            topic: Arc::clone(&partition.topic),
+            timestamp: raw.timestamp,
+            timestamp_type: raw.timestamp_type,
+            key,
+            value,
+            headers,
+            original: None,
+        };
+        if self.transforms.is_empty() {
+            return Ok(Some(record));
+        }
+        guarded(Stage::Transformation, || {
+            let mut record = record;
+            for transform in &self.transforms {
+                match transform.apply(record)? {
+                    Some(changed) => record = changed,
+                    None => return Ok(None),
+                }
+            }
+            Ok(Some(record))
+        })
+    }
+
+    fn headers(&self, topic: &str, raw: &[RawHeader]) -> Result<Vec<Header>, Rejection> {
+        if raw.is_empty() {
+            return Ok(Vec::new());
+        }
+        guarded(Stage::HeaderConverter, || {
+            raw.iter()
+                .map(|header| {
+                    let key = std::str::from_utf8(&header.key)
+                        .map_err(|_| ConvertError("a header's key is not UTF-8".into()))?;
+                    let value = self.header.to_datum(topic, key, header.value.as_ref())?;
+                    Ok(Header {
+                        key: key.into(),
+                        value,
+                    })
+                })
+                .collect()
+        })
+    }
+}
+
+fn guarded<T>(
+    stage: Stage,
+    call: impl FnOnce() -> Result<T, ConvertError>,
+) -> Result<T, Rejection> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(Rejection::new(stage, error.0)),
+        Err(panic) => Err(Rejection::new(stage, panic_message(&*panic))),
+    }
+}

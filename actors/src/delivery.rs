@@ -1,0 +1,480 @@
+//! One task: hands chunks to its own sink instance and tells what became of
+//! each record.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use actix::{
+    Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, WrapFuture,
+};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::acknowledger::Acknowledger;
+use crate::books::{Put, PutEnd};
+use crate::converter::Converter;
+use crate::kill_switch::KillSwitch;
+use crate::live_view::{LiveView, TaskState};
+use crate::mailbox::{Letter, Mailbox};
+use crate::messages::{
+    CloseTask, DeliverChunk, EndedPut, FlushedPuts, ReportedOutcomes, TaskEnd, TaskGone, TaskReady,
+};
+use crate::outcome::Cause;
+use crate::ports::sink::{SinkError, SinkFactory, TaskContext};
+use crate::retry::RetryPolicy;
+use crate::sink_host::{Called, SinkHost, SinkThread};
+
+/// A buffering sink is flushed when no work has come for so long.
+const IDLE_FLUSH: Duration = Duration::from_millis(5);
+
+/// What all tasks of a connector share.
+#[derive(Clone)]
+pub(crate) struct DeliverySettings {
+    pub(crate) sink: Arc<dyn SinkFactory>,
+    /// `share.delivery.timeout.ms`.
+    pub(crate) delivery_timeout: Duration,
+    /// The longest that a record waits for a flush while work keeps coming.
+    pub(crate) flush_interval: Duration,
+    /// For opening a sink, and while it is unavailable.
+    pub(crate) backoff: RetryPolicy,
+    /// Threads of blocking sinks that nobody waits for any more.
+    pub(crate) abandoned_threads: Arc<AtomicUsize>,
+}
+
+/// Who a delivery actor talks to.
+#[derive(Clone)]
+pub(crate) struct DeliveryLinks {
+    pub(crate) converter: Mailbox<Converter>,
+    pub(crate) acknowledger: Mailbox<Acknowledger>,
+    pub(crate) view: Arc<LiveView>,
+    pub(crate) kill: KillSwitch,
+}
+
+/// 1. opens its sink, 2. asks for work, 3. puts a chunk and passes its outcomes
+///    on while it runs, 4. flushes a buffering sink, 5. asks again.
+pub struct Delivery {
+    context: TaskContext,
+    name: Arc<str>,
+    incarnation: u32,
+    settings: DeliverySettings,
+    links: DeliveryLinks,
+    /// Absent while a call to it is under way.
+    host: Option<SinkHost>,
+    /// The converter knows that this task waits for a chunk.
+    asked: bool,
+    /// A chunk that came while the sink was being flushed.
+    next: Option<Put>,
+    buffered: Vec<u32>,
+    buffered_since: Option<Instant>,
+    idle_flush: Option<SpawnHandle>,
+    /// How often in a row the sink was unavailable.
+    unavailable: u32,
+    closing: Option<oneshot::Sender<()>>,
+    shown: TaskState,
+}
+
+impl Delivery {
+    pub(crate) fn new(
+        context: TaskContext,
+        incarnation: u32,
+        settings: DeliverySettings,
+        links: DeliveryLinks,
+    ) -> Self {
+        Self {
+            name: context.connector.as_str().into(),
+            context,
+            incarnation,
+            settings,
+            links,
+            host: None,
+            asked: false,
+            next: None,
+            buffered: Vec::new(),
+            buffered_since: None,
+            idle_flush: None,
+            unavailable: 0,
+            closing: None,
+            shown: TaskState::Opening,
+        }
+    }
+
+    fn show(&mut self, state: TaskState) {
+        self.shown = state.clone();
+        self.links
+            .view
+            .set_task(&self.name, self.context.task, state);
+    }
+
+    /// Tells that this task is gone, and stops.
+    fn end(&mut self, end: TaskEnd, ctx: &mut Context<Self>) {
+        match &end {
+            TaskEnd::Died(cause) => tracing::warn!(
+                connector = %self.name, task = self.context.task, error = %cause, "task died"
+            ),
+            TaskEnd::Failed(cause) => {
+                tracing::error!(
+                    connector = %self.name, task = self.context.task, error = %cause, "task failed"
+                );
+                self.show(TaskState::Failed(Arc::clone(cause)));
+            }
+        }
+        let _ = self.links.acknowledger.signal(TaskGone {
+            task: self.context.task,
+            incarnation: self.incarnation,
+            end,
+        });
+        ctx.stop();
+    }
+
+    /// Asks for a chunk, once.
+    fn ask(&mut self) {
+        if std::mem::replace(&mut self.asked, true) {
+            return;
+        }
+        if self.shown != TaskState::Running {
+            self.show(TaskState::Running);
+        }
+        let _ = self.links.converter.signal(TaskReady {
+            task: self.context.task,
+            incarnation: self.incarnation,
+        });
+    }
+
+    fn begin(&mut self, put: Put, ctx: &mut Context<Self>) {
+        let Some(mut host) = self.host.take() else {
+            self.next = Some(put);
+            return;
+        };
+        if let Some(idle) = self.idle_flush.take() {
+            ctx.cancel_future(idle);
+        }
+        let lease = put.lease;
+        let deadline = Instant::now() + self.settings.delivery_timeout;
+        let links = self.links.clone();
+        let running = async move {
+            let end = run_put(&mut host, put, &links, deadline).await;
+            let told = tell_end(&end);
+            let _ = links.acknowledger.send(EndedPut { lease, end }).await;
+            (host, told)
+        };
+        ctx.spawn(
+            running
+                .into_actor(self)
+                .map(move |(host, told), delivery, ctx| delivery.put_ended(lease, host, told, ctx)),
+        );
+    }
+
+    fn put_ended(&mut self, lease: u32, host: SinkHost, told: PutTold, ctx: &mut Context<Self>) {
+        match told {
+            PutTold::Fine => {
+                self.host = Some(host);
+                self.unavailable = 0;
+                if self.settings.sink.traits().buffers {
+                    self.after_buffering(lease, ctx);
+                } else {
+                    self.next_step(ctx);
+                }
+            }
+            PutTold::Failed => {
+                self.host = Some(host);
+                self.next_step(ctx);
+            }
+            PutTold::Unavailable(cause) => {
+                self.host = Some(host);
+                self.back_off(cause, ctx);
+            }
+            PutTold::Gone(end) => self.end(end, ctx),
+            PutTold::Killed => ctx.stop(),
+        }
+    }
+
+    /// Closes if asked to, goes on with a waiting chunk, or asks for one.
+    fn next_step(&mut self, ctx: &mut Context<Self>) {
+        if self.closing.is_some() {
+            self.close(ctx);
+        } else if let Some(put) = self.next.take() {
+            self.begin(put, ctx);
+        } else if self.host.is_some() {
+            self.ask();
+        }
+    }
+
+    fn back_off(&mut self, cause: Cause, ctx: &mut Context<Self>) {
+        self.unavailable += 1;
+        let delay = self
+            .settings
+            .backoff
+            .delay(self.unavailable, fastrand::f64());
+        if self.unavailable == 1 {
+            tracing::warn!(
+                connector = %self.name, task = self.context.task, error = %cause,
+                "sink unavailable, backing off"
+            );
+        }
+        self.show(TaskState::BackingOff(cause));
+        ctx.run_later(delay, |delivery, ctx| delivery.next_step(ctx));
+    }
+
+    fn after_buffering(&mut self, lease: u32, ctx: &mut Context<Self>) {
+        self.buffered.push(lease);
+        let since = *self.buffered_since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= self.settings.flush_interval || self.closing.is_some() {
+            self.flush(ctx);
+            return;
+        }
+        self.idle_flush = Some(ctx.run_later(IDLE_FLUSH, |delivery, ctx| {
+            delivery.idle_flush = None;
+            delivery.flush(ctx);
+        }));
+        self.ask();
+    }
+
+    /// Flushes; a chunk that comes meanwhile waits.
+    fn flush(&mut self, ctx: &mut Context<Self>) {
+        let Some(mut host) = self.host.take() else {
+            return;
+        };
+        self.buffered_since = None;
+        let leases = std::mem::take(&mut self.buffered);
+        let (acknowledger, kill) = (self.links.acknowledger.clone(), self.links.kill.clone());
+        let timeout = self.settings.delivery_timeout;
+        let running = async move {
+            let flushed = tokio::select! {
+                flushed = tokio::time::timeout(timeout, host.flush()) => flushed,
+                () = kill.dead() => return None,
+            };
+            let flushed = flushed.unwrap_or_else(|_| Err("the flush took too long".into()));
+            match flushed {
+                Ok(result) => {
+                    let _ = acknowledger
+                        .send(FlushedPuts {
+                            leases,
+                            result: result.clone(),
+                        })
+                        .await;
+                    Some(Ok((host, result)))
+                }
+                Err(cause) => Some(Err(cause)),
+            }
+        };
+        ctx.spawn(
+            running
+                .into_actor(self)
+                .map(|flushed, delivery, ctx| delivery.flush_ended(flushed, ctx)),
+        );
+    }
+
+    fn flush_ended(
+        &mut self,
+        flushed: Option<Called<(SinkHost, Result<(), SinkError>)>>,
+        ctx: &mut Context<Self>,
+    ) {
+        match flushed {
+            None => ctx.stop(),
+            Some(Err(cause)) => self.end(TaskEnd::Died(cause), ctx),
+            Some(Ok((_, Err(SinkError::Fatal(cause))))) => self.end(TaskEnd::Failed(cause), ctx),
+            Some(Ok((host, result))) => {
+                self.host = Some(host);
+                if let Err(error) = &result {
+                    tracing::warn!(
+                        connector = %self.name, task = self.context.task, %error, "flush failed"
+                    );
+                }
+                self.next_step(ctx);
+            }
+        }
+    }
+
+    fn close(&mut self, ctx: &mut Context<Self>) {
+        let Some(mut host) = self.host.take() else {
+            return;
+        };
+        let done = self.closing.take();
+        ctx.spawn(
+            async move { host.close().await }
+                .into_actor(self)
+                .map(|(), delivery, ctx| {
+                    delivery.show(TaskState::Stopped);
+                    drop(done);
+                    ctx.stop();
+                }),
+        );
+    }
+}
+
+/// What the end of a put means for the task.
+enum PutTold {
+    Fine,
+    Failed,
+    Unavailable(Cause),
+    Gone(TaskEnd),
+    Killed,
+}
+
+fn tell_end(end: &PutEnd) -> PutTold {
+    match end {
+        PutEnd::Answered(Ok(())) => PutTold::Fine,
+        PutEnd::Answered(Err(SinkError::Unavailable(cause))) => {
+            PutTold::Unavailable(Arc::clone(cause))
+        }
+        PutEnd::Answered(Err(SinkError::Fatal(cause))) => {
+            PutTold::Gone(TaskEnd::Failed(Arc::clone(cause)))
+        }
+        PutEnd::Answered(Err(SinkError::Retry(_) | SinkError::RejectedOne(_))) => PutTold::Failed,
+        PutEnd::Panicked(cause) => PutTold::Gone(TaskEnd::Died(Arc::clone(cause))),
+        PutEnd::TimedOut => PutTold::Gone(TaskEnd::Died("a put took too long".into())),
+        PutEnd::Abandoned => PutTold::Killed,
+    }
+}
+
+/// Puts a chunk, passing outcomes on as they are reported.
+async fn run_put(
+    host: &mut SinkHost,
+    put: Put,
+    links: &DeliveryLinks,
+    deadline: Instant,
+) -> PutEnd {
+    let Put {
+        lease,
+        chunk,
+        report,
+    } = put;
+    let pass_on = async |report: &crate::report::Report| {
+        let outcomes = report.take();
+        if !outcomes.is_empty() {
+            let _ = links
+                .acknowledger
+                .send(ReportedOutcomes { lease, outcomes })
+                .await;
+        }
+    };
+    let call = host.put(chunk, report.clone());
+    tokio::pin!(call);
+    let end = loop {
+        tokio::select! {
+            biased;
+            answer = &mut call => break match answer {
+                Ok(answer) => PutEnd::Answered(answer),
+                Err(cause) => PutEnd::Panicked(cause),
+            },
+            () = report.reported() => pass_on(&report).await,
+            () = links.kill.dead() => break PutEnd::Abandoned,
+            () = tokio::time::sleep_until(deadline) => break PutEnd::TimedOut,
+        }
+    };
+    pass_on(&report).await;
+    end
+}
+
+/// Makes and opens a sink, again and again while that may help.
+async fn open_sink(
+    context: TaskContext,
+    settings: DeliverySettings,
+    view: Arc<LiveView>,
+) -> Result<SinkHost, TaskEnd> {
+    let name: Arc<str> = context.connector.as_str().into();
+    let mut failures = 0;
+    loop {
+        let cause = match try_open(&context, &settings).await {
+            Ok(host) => return Ok(host),
+            Err(SinkError::Fatal(cause)) => return Err(TaskEnd::Failed(cause)),
+            Err(error) => Cause::from(error.to_string()),
+        };
+        failures += 1;
+        if failures == 1 {
+            tracing::warn!(
+                connector = %name, task = context.task, error = %cause,
+                "the sink does not open, trying again"
+            );
+        }
+        view.set_task(&name, context.task, TaskState::BackingOff(cause));
+        tokio::time::sleep(settings.backoff.delay(failures, fastrand::f64())).await;
+    }
+}
+
+async fn try_open(
+    context: &TaskContext,
+    settings: &DeliverySettings,
+) -> Result<SinkHost, SinkError> {
+    let sink = settings.sink.create(context)?;
+    let mut host = if settings.sink.traits().blocking {
+        let name = format!("{}-{}", context.connector, context.task);
+        SinkHost::Thread(SinkThread::start(name, sink, &settings.abandoned_threads)?)
+    } else {
+        SinkHost::Inline(sink)
+    };
+    match host.open().await {
+        Ok(Ok(())) => Ok(host),
+        Ok(Err(error)) => Err(error),
+        Err(panic) => Err(SinkError::Fatal(panic)),
+    }
+}
+
+impl Actor for Delivery {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        self.show(TaskState::Opening);
+        let kill = self.links.kill.clone();
+        let opening = open_sink(
+            self.context.clone(),
+            self.settings.clone(),
+            Arc::clone(&self.links.view),
+        );
+        let opening = async move {
+            tokio::select! {
+                opened = opening => Some(opened),
+                () = kill.dead() => None,
+            }
+        };
+        ctx.spawn(
+            opening
+                .into_actor(self)
+                .map(|opened, delivery, ctx| match opened {
+                    Some(Ok(host)) => {
+                        delivery.host = Some(host);
+                        delivery.next_step(ctx);
+                    }
+                    Some(Err(end)) => delivery.end(end, ctx),
+                    None => ctx.stop(),
+                }),
+        );
+        // What waits must not outlive its generation.
+        let kill = self.links.kill.clone();
+        ctx.spawn(
+            async move { kill.dead().await }
+                .into_actor(self)
+                .map(|(), delivery, ctx| {
+                    if delivery.host.is_some() {
+                        ctx.stop();
+                    }
+                }),
+        );
+    }
+}
+
+impl Handler<Letter<DeliverChunk>> for Delivery {
+    type Result = ();
+
+    fn handle(&mut self, letter: Letter<DeliverChunk>, ctx: &mut Self::Context) {
+        self.asked = false;
+        self.begin(letter.message.0, ctx);
+    }
+}
+
+impl Handler<Letter<CloseTask>> for Delivery {
+    type Result = ();
+
+    fn handle(&mut self, letter: Letter<CloseTask>, ctx: &mut Self::Context) {
+        self.closing = Some(letter.message.0);
+        if self.host.is_none() {
+            return;
+        }
+        if self.buffered.is_empty() {
+            self.close(ctx);
+        } else {
+            self.flush(ctx);
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! The ledger: every acquired record until the broker has answered its
+//! settlement. A pure state machine; the time is passed in.
+//!
+//! A record is known by partition, offset and acquisition: the same offset may
+//! be acquired again after its lock was lost, and then the older delivery is
+//! fenced. While a put has it, it is also known by that put's lease.
+
+mod partition;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ahash::AHashMap;
+use tokio::time::Instant;
+
+use crate::ports::source::{Answer, AnsweredRange, LostRange, SettleRange, Settlement};
+use crate::record::{SourcePartition, TopicId};
+use partition::PartitionLedger;
+
+/// One delivery of one record.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    pub partition: &'a Arc<SourcePartition>,
+    pub offset: i64,
+    pub acquisition: u32,
+}
+
+/// What an outcome asks the ledger to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Tell the broker, and wait for its answer.
+    Settle(Settlement),
+    /// Wait for another put.
+    Requeue,
+    /// Wait for the sink's flush.
+    Buffer,
+    /// Keep the lock, and do nothing more (the connector has failed).
+    Hold,
+}
+
+/// How many records the ledger has seen end in each way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub acquired: u64,
+    pub redelivered: u64,
+    pub accepted: u64,
+    pub released: u64,
+    pub rejected: u64,
+    pub renewed: u64,
+    pub unknown: u64,
+    pub lost: u64,
+    /// Outcomes that came too late or for a delivery that is not ours.
+    pub fenced: u64,
+}
+
+/// The offset that keeps a partition from moving on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pin {
+    pub partition: Arc<SourcePartition>,
+    pub offset: i64,
+    /// Open offsets from the pin to the last one, both included.
+    pub span: u64,
+    pub since: Instant,
+}
+
+/// A record that nobody has settled.
+#[derive(Clone, Copy, Debug)]
+pub struct Unsettled<'a> {
+    pub partition: &'a SourcePartition,
+    pub offset: i64,
+    pub acquisition: u32,
+    pub delivery_count: u16,
+    pub held: bool,
+}
+
+/// All open records of one connector on this worker.
+#[derive(Debug)]
+pub struct Ledger {
+    partitions: AHashMap<(TopicId, i32), PartitionLedger>,
+    next_acquisition: u32,
+    open: usize,
+    held: usize,
+    totals: Totals,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self {
+            partitions: AHashMap::new(),
+            next_acquisition: 1,
+            open: 0,
+            held: 0,
+            totals: Totals::default(),
+        }
+    }
+}
+
+impl Ledger {
+    /// Records that are acquired and not answered for.
+    #[must_use]
+    pub const fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Open records that are kept for the operator to mend something.
+    #[must_use]
+    pub const fn held(&self) -> usize {
+        self.held
+    }
+
+    #[must_use]
+    pub const fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Takes up records of one partition: offsets (ascending) with their
+    /// delivery counts. Returns the acquisition that they are known by.
+    pub fn acquire(
+        &mut self,
+        partition: &Arc<SourcePartition>,
+        records: impl Iterator<Item = (i64, u16)>,
+        lock_deadline: Instant,
+        now: Instant,
+    ) -> u32 {
+        let acquisition = self.next_acquisition;
+        self.next_acquisition = self.next_acquisition.wrapping_add(1).max(1);
+        let ledger = self
+            .partitions
+            .entry((partition.topic_id, partition.partition))
+            .or_insert_with(|| PartitionLedger::new(Arc::clone(partition), now));
+        for (offset, delivery_count) in records {
+            self.totals.acquired += 1;
+            self.totals.redelivered += u64::from(delivery_count > 1);
+            let displaced = ledger.acquire(offset, delivery_count, acquisition, lock_deadline);
+            self.open += 1;
+            self.open -= displaced.records;
+            self.held -= displaced.held;
+            self.totals.lost += displaced.records as u64;
+        }
+        ledger.note_front(now);
+        acquisition
+    }
+
+    /// Hands records to a put. Calls `stale` with the place of each one that
+    /// is not ours any more; those must not be delivered.
+    pub fn lease<'a>(
+        &mut self,
+        lease: u32,
+        entries: impl Iterator<Item = Entry<'a>>,
+        mut stale: impl FnMut(usize),
+    ) {
+        let mut cursor = Cursor::new(&mut self.partitions);
+        for (place, entry) in entries.enumerate() {
+            let leased = cursor
+                .seek(entry.partition)
+                .is_some_and(|ledger| ledger.lease(entry.offset, entry.acquisition, lease));
+            if !leased {
+                stale(place);
+            }
+        }
+    }
+
+    /// Takes one step with records that a put (or, with lease 0, nobody yet)
+    /// holds. What must be told to the broker is added to `settle`, merged
+    /// into ranges. Calls `fenced` with the place of each one that is not ours
+    /// any more.
+    pub fn step<'a>(
+        &mut self,
+        lease: u32,
+        step: Step,
+        entries: impl Iterator<Item = Entry<'a>>,
+        settle: &mut Vec<SettleRange>,
+        mut fenced: impl FnMut(usize),
+    ) {
+        let (open_held, totals) = (&mut self.held, &mut self.totals);
+        let mut cursor = Cursor::new(&mut self.partitions);
+        for (place, entry) in entries.enumerate() {
+            let taken = cursor
+                .seek(entry.partition)
+                .is_some_and(|ledger| ledger.step(entry.offset, entry.acquisition, lease, step));
+            if !taken {
+                totals.fenced += 1;
+                fenced(place);
+                continue;
+            }
+            match step {
+                Step::Settle(settlement) => push_merged(settle, entry, settlement),
+                Step::Hold => *open_held += 1,
+                Step::Requeue | Step::Buffer => {}
+            }
+        }
+    }
+
+    /// The delivery count of a record that is open under this acquisition.
+    #[must_use]
+    pub fn delivery_count(&self, entry: Entry<'_>) -> Option<u16> {
+        self.partitions
+            .get(&(entry.partition.topic_id, entry.partition.partition))?
+            .delivery_count(entry.offset, entry.acquisition)
+    }
+
+    /// Takes the broker's answer to a settlement.
+    pub fn answered(&mut self, answered: &AnsweredRange, now: Instant) {
+        let range = &answered.range;
+        let key = (range.partition.topic_id, range.partition.partition);
+        let Some(ledger) = self.partitions.get_mut(&key) else {
+            return;
+        };
+        let offsets = range.first_offset..=range.last_offset;
+        if let Answer::Renewed { lock_deadline } = answered.answer {
+            self.totals.renewed += ledger.renewed(offsets, lock_deadline);
+            return;
+        }
+        let ended = if range.settlement.is_final() {
+            ledger.settled(offsets, range.settlement)
+        } else {
+            // A renewal that failed: the lock is as good as gone.
+            ledger.vacate_renewing(offsets)
+        };
+        self.open -= ended.records;
+        self.held -= ended.held;
+        let records = ended.records as u64;
+        match (&answered.answer, range.settlement) {
+            (Answer::Confirmed, Settlement::Accept) => self.totals.accepted += records,
+            (Answer::Confirmed, Settlement::Release) => self.totals.released += records,
+            (Answer::Confirmed, Settlement::Reject) => self.totals.rejected += records,
+            (_, Settlement::Renew) => self.totals.lost += records,
+            _ => self.totals.unknown += records,
+        }
+        ledger.note_front(now);
+    }
+
+    /// Forgets records whose lock is gone. Settlements under way are answered
+    /// by the source on their own.
+    pub fn lost(&mut self, lost: &LostRange, now: Instant) {
+        let key = (lost.partition.topic_id, lost.partition.partition);
+        if let Some(ledger) = self.partitions.get_mut(&key) {
+            let ended = ledger.vacate_unsettled(lost.first_offset..=lost.last_offset);
+            self.open -= ended.records;
+            self.held -= ended.held;
+            self.totals.lost += ended.records as u64;
+            ledger.note_front(now);
+        }
+    }
+
+    /// Ranges whose lock ends within `margin` and that nobody has settled;
+    /// each is asked for once until its answer has come.
+    pub fn renewals(&mut self, now: Instant, margin: Duration) -> Vec<SettleRange> {
+        let mut ranges = Vec::new();
+        for ledger in self.partitions.values_mut() {
+            ledger.renewals(now + margin, &mut ranges);
+        }
+        ranges
+    }
+
+    /// Forgets records whose lock has ended. Returns how many.
+    pub fn expire(&mut self, now: Instant) -> usize {
+        let mut expired = 0;
+        for ledger in self.partitions.values_mut() {
+            let ended = ledger.expire(now);
+            expired += ended.records;
+            self.held -= ended.held;
+            ledger.note_front(now);
+        }
+        self.open -= expired;
+        self.totals.lost += expired as u64;
+        expired
+    }
+
+    /// Settles what nobody has settled, where `may` allows it; the rest stays
+    /// as it is.
+    pub fn settle_rest(
+        &mut self,
+        settlement: Settlement,
+        may: impl Fn(Unsettled<'_>) -> bool,
+    ) -> Vec<SettleRange> {
+        let mut ranges = Vec::new();
+        for ledger in self.partitions.values_mut() {
+            self.held -= ledger.settle_rest(settlement, &may, &mut ranges);
+        }
+        ranges
+    }
+
+    /// The first open offset of each partition, the one that has waited
+    /// longest first.
+    #[must_use]
+    pub fn pins(&self) -> Vec<Pin> {
+        let mut pins: Vec<Pin> = self
+            .partitions
+            .values()
+            .filter_map(PartitionLedger::pin)
+            .collect();
+        pins.sort_by_key(|pin| pin.since);
+        pins
+    }
+}
+
+/// Looks a partition up once for a run of its records.
+struct Cursor<'a> {
+    partitions: &'a mut AHashMap<(TopicId, i32), PartitionLedger>,
+}
+
+impl<'a> Cursor<'a> {
+    const fn new(partitions: &'a mut AHashMap<(TopicId, i32), PartitionLedger>) -> Self {
+        Self { partitions }
+    }
+
+    fn seek(&mut self, partition: &SourcePartition) -> Option<&mut PartitionLedger> {
+        self.partitions
+            .get_mut(&(partition.topic_id, partition.partition))
+    }
+}
+
+fn push_merged(ranges: &mut Vec<SettleRange>, entry: Entry<'_>, settlement: Settlement) {
+    if let Some(last) = ranges.last_mut()
+        && last.settlement == settlement
+        && last.last_offset + 1 == entry.offset
+        && Arc::ptr_eq(&last.partition, entry.partition)
+    {
+        last.last_offset = entry.offset;
+        return;
+    }
+    ranges.push(SettleRange {
+        partition: Arc::clone(entry.partition),
+        first_offset: entry.offset,
+        last_offset: entry.offset,
+        settlement,
+    });
+}

@@ -1,0 +1,325 @@
+//! The open offsets of one partition: a slot each, from the first open one on.
+
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{Pin, Step, Unsettled};
+use crate::ports::source::{SettleRange, Settlement};
+use crate::record::SourcePartition;
+
+/// A broker keeps what is in flight within some thousands of offsets; offsets
+/// further apart than this cannot be open together.
+const MAX_SPREAD: i64 = 1 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Vacant,
+    /// Being converted, queued, or waiting for another try.
+    Waiting,
+    Delivering,
+    Buffered,
+    Held,
+    Settling(Settlement),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    lock_deadline: Instant,
+    acquisition: u32,
+    lease: u32,
+    delivery_count: u16,
+    state: State,
+    renewing: bool,
+}
+
+impl Slot {
+    const fn is_open(&self) -> bool {
+        !matches!(self.state, State::Vacant)
+    }
+
+    const fn is_unsettled(&self) -> bool {
+        !matches!(self.state, State::Vacant | State::Settling(_))
+    }
+
+    const fn ended(&self) -> Ended {
+        Ended {
+            records: 1,
+            held: matches!(self.state, State::Held) as usize,
+        }
+    }
+}
+
+/// Records that are open no more.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ended {
+    pub(super) records: usize,
+    pub(super) held: usize,
+}
+
+impl Ended {
+    const fn add(&mut self, other: Self) {
+        self.records += other.records;
+        self.held += other.held;
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct PartitionLedger {
+    partition: Arc<SourcePartition>,
+    base: i64,
+    slots: VecDeque<Slot>,
+    front: i64,
+    front_since: Instant,
+}
+
+impl PartitionLedger {
+    pub(super) const fn new(partition: Arc<SourcePartition>, now: Instant) -> Self {
+        Self {
+            partition,
+            base: 0,
+            slots: VecDeque::new(),
+            front: -1,
+            front_since: now,
+        }
+    }
+
+    /// Opens a slot; tells what had to go because its lock cannot be ours any
+    /// more.
+    pub(super) fn acquire(
+        &mut self,
+        offset: i64,
+        delivery_count: u16,
+        acquisition: u32,
+        lock_deadline: Instant,
+    ) -> Ended {
+        let fresh = Slot {
+            lock_deadline,
+            acquisition,
+            lease: 0,
+            delivery_count,
+            state: State::Waiting,
+            renewing: false,
+        };
+        let vacant = Slot {
+            state: State::Vacant,
+            ..fresh
+        };
+        if self.slots.is_empty() {
+            self.base = offset;
+        }
+        let mut displaced = Ended::default();
+        if (offset - self.base).abs() > MAX_SPREAD {
+            displaced = self.vacate(i64::MIN..=i64::MAX, Slot::is_open);
+            self.base = offset;
+        }
+        while offset < self.base {
+            self.slots.push_front(vacant);
+            self.base -= 1;
+        }
+        let place = (offset - self.base) as usize;
+        while self.slots.len() < place {
+            self.slots.push_back(vacant);
+        }
+        if place == self.slots.len() {
+            self.slots.push_back(fresh);
+            return displaced;
+        }
+        let before = std::mem::replace(&mut self.slots[place], fresh);
+        if before.is_open() {
+            displaced.add(before.ended());
+        }
+        displaced
+    }
+
+    pub(super) fn lease(&mut self, offset: i64, acquisition: u32, lease: u32) -> bool {
+        match self.slot(offset) {
+            Some(slot) if slot.acquisition == acquisition && slot.state == State::Waiting => {
+                slot.state = State::Delivering;
+                slot.lease = lease;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn step(&mut self, offset: i64, acquisition: u32, lease: u32, step: Step) -> bool {
+        let Some(slot) = self.slot(offset) else {
+            return false;
+        };
+        if slot.acquisition != acquisition || slot.lease != lease || !slot.is_unsettled() {
+            return false;
+        }
+        if slot.state == State::Held {
+            return false;
+        }
+        slot.state = match step {
+            Step::Settle(settlement) => State::Settling(settlement),
+            Step::Buffer => State::Buffered,
+            Step::Hold => State::Held,
+            Step::Requeue => {
+                slot.lease = 0;
+                State::Waiting
+            }
+        };
+        true
+    }
+
+    pub(super) fn delivery_count(&self, offset: i64, acquisition: u32) -> Option<u16> {
+        let place = usize::try_from(offset - self.base).ok()?;
+        let slot = self.slots.get(place)?;
+        (slot.acquisition == acquisition && slot.state != State::Vacant)
+            .then_some(slot.delivery_count)
+    }
+
+    pub(super) fn renewed(&mut self, offsets: RangeInclusive<i64>, lock_deadline: Instant) -> u64 {
+        let mut renewed = 0;
+        for slot in self.range(offsets) {
+            if slot.is_unsettled() && slot.renewing {
+                slot.lock_deadline = lock_deadline;
+                slot.renewing = false;
+                renewed += 1;
+            }
+        }
+        renewed
+    }
+
+    /// Ends records that were settled in this way.
+    pub(super) fn settled(
+        &mut self,
+        offsets: RangeInclusive<i64>,
+        settlement: Settlement,
+    ) -> Ended {
+        self.vacate(offsets, |slot| slot.state == State::Settling(settlement))
+    }
+
+    pub(super) fn vacate_unsettled(&mut self, offsets: RangeInclusive<i64>) -> Ended {
+        self.vacate(offsets, Slot::is_unsettled)
+    }
+
+    pub(super) fn vacate_renewing(&mut self, offsets: RangeInclusive<i64>) -> Ended {
+        self.vacate(offsets, |slot| slot.is_unsettled() && slot.renewing)
+    }
+
+    pub(super) fn expire(&mut self, now: Instant) -> Ended {
+        self.vacate(i64::MIN..=i64::MAX, |slot| {
+            slot.is_unsettled() && slot.lock_deadline <= now
+        })
+    }
+
+    pub(super) fn renewals(&mut self, until: Instant, ranges: &mut Vec<SettleRange>) {
+        let due =
+            |_, slot: &Slot| slot.is_unsettled() && !slot.renewing && slot.lock_deadline <= until;
+        self.collect(Settlement::Renew, due, |slot| slot.renewing = true, ranges);
+    }
+
+    /// Settles what nobody has settled; returns how many of them were held.
+    pub(super) fn settle_rest(
+        &mut self,
+        settlement: Settlement,
+        may: impl Fn(Unsettled<'_>) -> bool,
+        ranges: &mut Vec<SettleRange>,
+    ) -> usize {
+        let mut held = 0;
+        let partition = Arc::clone(&self.partition);
+        let wanted = |offset: i64, slot: &Slot| {
+            slot.is_unsettled()
+                && may(Unsettled {
+                    partition: &partition,
+                    offset,
+                    acquisition: slot.acquisition,
+                    delivery_count: slot.delivery_count,
+                    held: slot.state == State::Held,
+                })
+        };
+        let settle = |slot: &mut Slot| {
+            held += slot.ended().held;
+            slot.state = State::Settling(settlement);
+        };
+        self.collect(settlement, wanted, settle, ranges);
+        held
+    }
+
+    pub(super) fn note_front(&mut self, now: Instant) {
+        if self.base != self.front {
+            self.front = self.base;
+            self.front_since = now;
+        }
+    }
+
+    pub(super) fn pin(&self) -> Option<Pin> {
+        (!self.slots.is_empty()).then(|| Pin {
+            partition: Arc::clone(&self.partition),
+            offset: self.base,
+            span: self.slots.len() as u64,
+            since: self.front_since,
+        })
+    }
+
+    fn collect(
+        &mut self,
+        settlement: Settlement,
+        wanted: impl Fn(i64, &Slot) -> bool,
+        mut mark: impl FnMut(&mut Slot),
+        ranges: &mut Vec<SettleRange>,
+    ) {
+        let (partition, base) = (&self.partition, self.base);
+        let mut open_range = false;
+        for (place, slot) in self.slots.iter_mut().enumerate() {
+            let offset = base + place as i64;
+            if !wanted(offset, slot) {
+                open_range = false;
+                continue;
+            }
+            mark(slot);
+            match ranges.last_mut() {
+                Some(range) if open_range => range.last_offset = offset,
+                _ => ranges.push(SettleRange {
+                    partition: Arc::clone(partition),
+                    first_offset: offset,
+                    last_offset: offset,
+                    settlement,
+                }),
+            }
+            open_range = true;
+        }
+    }
+
+    fn vacate(&mut self, offsets: RangeInclusive<i64>, wanted: impl Fn(&Slot) -> bool) -> Ended {
+        let mut ended = Ended::default();
+        for slot in self.range(offsets) {
+            if wanted(slot) {
+                ended.add(slot.ended());
+                slot.state = State::Vacant;
+            }
+        }
+        self.trim();
+        ended
+    }
+
+    /// Drops what is vacant at both ends.
+    fn trim(&mut self) {
+        while self.slots.front().is_some_and(|s| s.state == State::Vacant) {
+            self.slots.pop_front();
+            self.base += 1;
+        }
+        while self.slots.back().is_some_and(|s| s.state == State::Vacant) {
+            self.slots.pop_back();
+        }
+    }
+
+    fn slot(&mut self, offset: i64) -> Option<&mut Slot> {
+        let place = usize::try_from(offset - self.base).ok()?;
+        self.slots.get_mut(place)
+    }
+
+    fn range(&mut self, offsets: RangeInclusive<i64>) -> impl Iterator<Item = &mut Slot> {
+        let len = self.slots.len() as i64;
+        let first = offsets.start().saturating_sub(self.base).clamp(0, len);
+        let last = offsets.end().saturating_sub(self.base);
+        let end = last.saturating_add(1).clamp(first, len);
+        self.slots.range_mut(first as usize..end as usize)
+    }
+}

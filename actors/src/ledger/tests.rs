@@ -1,0 +1,343 @@
+//! The ledger against a simple model, and its laws by name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tokio::time::Instant;
+
+use super::{Entry, Ledger, Step};
+use crate::ports::source::{Answer, AnsweredRange, LostRange, SettleRange, Settlement};
+use crate::record::SourcePartition;
+use crate::testing::partition;
+
+const LOCK: Duration = Duration::from_secs(30);
+
+struct Bench {
+    ledger: Ledger,
+    partition: Arc<SourcePartition>,
+    now: Instant,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self {
+            ledger: Ledger::default(),
+            partition: partition("orders", 0),
+            now: Instant::now(),
+        }
+    }
+
+    fn acquire(&mut self, offsets: std::ops::Range<i64>, delivery_count: u16) -> u32 {
+        let records = offsets.map(|offset| (offset, delivery_count));
+        let until = self.now + LOCK;
+        self.ledger
+            .acquire(&self.partition, records, until, self.now)
+    }
+
+    fn entry(&self, offset: i64, acquisition: u32) -> Entry<'_> {
+        Entry {
+            partition: &self.partition,
+            offset,
+            acquisition,
+        }
+    }
+
+    fn lease(&mut self, lease: u32, offset: i64, acquisition: u32) -> bool {
+        let partition = Arc::clone(&self.partition);
+        let mut ours = true;
+        let entry = Entry {
+            partition: &partition,
+            offset,
+            acquisition,
+        };
+        self.ledger
+            .lease(lease, std::iter::once(entry), |_| ours = false);
+        ours
+    }
+
+    fn step(&mut self, lease: u32, step: Step, offset: i64, acquisition: u32) -> Vec<SettleRange> {
+        let partition = Arc::clone(&self.partition);
+        let entry = Entry {
+            partition: &partition,
+            offset,
+            acquisition,
+        };
+        let mut settle = Vec::new();
+        self.ledger
+            .step(lease, step, std::iter::once(entry), &mut settle, |_| {});
+        settle
+    }
+
+    fn answer(&mut self, first: i64, last: i64, settlement: Settlement, answer: Answer) {
+        let answered = AnsweredRange {
+            range: SettleRange {
+                partition: Arc::clone(&self.partition),
+                first_offset: first,
+                last_offset: last,
+                settlement,
+            },
+            answer,
+        };
+        self.ledger.answered(&answered, self.now);
+    }
+}
+
+const ACCEPT: Step = Step::Settle(Settlement::Accept);
+
+#[test]
+fn a_record_is_open_until_the_broker_has_answered() {
+    let mut bench = Bench::new();
+    let acquisition = bench.acquire(10..12, 1);
+    assert!(bench.lease(1, 10, acquisition));
+    assert_eq!(bench.step(1, ACCEPT, 10, acquisition).len(), 1);
+    assert_eq!(bench.ledger.open(), 2);
+    bench.answer(10, 10, Settlement::Accept, Answer::Confirmed);
+    assert_eq!(bench.ledger.open(), 1);
+    assert_eq!(bench.ledger.totals().accepted, 1);
+}
+
+#[test]
+fn an_unknown_answer_is_never_counted_as_accepted() {
+    let mut bench = Bench::new();
+    let acquisition = bench.acquire(0..1, 1);
+    bench.lease(1, 0, acquisition);
+    bench.step(1, ACCEPT, 0, acquisition);
+    let cause = "connection lost".into();
+    bench.answer(0, 0, Settlement::Accept, Answer::Unknown { cause });
+    let totals = bench.ledger.totals();
+    assert_eq!(
+        (totals.accepted, totals.unknown, bench.ledger.open()),
+        (0, 1, 0)
+    );
+}
+
+#[test]
+fn one_final_settlement_per_delivery() {
+    let mut bench = Bench::new();
+    let acquisition = bench.acquire(0..1, 1);
+    bench.lease(1, 0, acquisition);
+    assert_eq!(bench.step(1, ACCEPT, 0, acquisition).len(), 1);
+    assert!(bench.step(1, ACCEPT, 0, acquisition).is_empty());
+    let release = Step::Settle(Settlement::Release);
+    assert!(bench.step(1, release, 0, acquisition).is_empty());
+    assert_eq!(bench.ledger.totals().fenced, 2);
+}
+
+#[test]
+fn an_outcome_of_another_lease_or_acquisition_is_fenced() {
+    let mut bench = Bench::new();
+    let first = bench.acquire(0..1, 1);
+    bench.lease(1, 0, first);
+    assert!(bench.step(2, ACCEPT, 0, first).is_empty());
+    let second = bench.acquire(0..1, 2);
+    assert!(bench.step(1, ACCEPT, 0, first).is_empty());
+    assert!(!bench.lease(3, 0, first));
+    assert!(bench.lease(3, 0, second));
+    assert_eq!(bench.ledger.open(), 1);
+    assert_eq!(bench.ledger.totals().redelivered, 1);
+}
+
+#[test]
+fn a_record_that_is_settled_is_not_renewed() {
+    let mut bench = Bench::new();
+    let acquisition = bench.acquire(0..3, 1);
+    bench.lease(1, 1, acquisition);
+    bench.step(1, ACCEPT, 1, acquisition);
+    let renewals = bench.ledger.renewals(bench.now, LOCK);
+    let ranges: Vec<_> = renewals
+        .iter()
+        .map(|range| (range.first_offset, range.last_offset))
+        .collect();
+    assert_eq!(ranges, [(0, 0), (2, 2)]);
+    assert!(
+        bench.ledger.renewals(bench.now, LOCK).is_empty(),
+        "asked once"
+    );
+}
+
+#[test]
+fn a_renewal_moves_the_deadline() {
+    let mut bench = Bench::new();
+    bench.acquire(0..1, 1);
+    assert!(bench.ledger.renewals(bench.now, LOCK / 2).is_empty());
+    bench.now += LOCK * 2 / 3;
+    assert_eq!(bench.ledger.renewals(bench.now, LOCK / 2).len(), 1);
+    let lock_deadline = bench.now + LOCK;
+    bench.answer(0, 0, Settlement::Renew, Answer::Renewed { lock_deadline });
+    bench.now += LOCK * 2 / 3;
+    assert_eq!(bench.ledger.expire(bench.now), 0);
+    assert_eq!(bench.ledger.renewals(bench.now, LOCK / 2).len(), 1);
+}
+
+#[test]
+fn an_expired_lock_fences_its_delivery_but_not_a_settlement_under_way() {
+    let mut bench = Bench::new();
+    let acquisition = bench.acquire(0..2, 1);
+    bench.lease(1, 0, acquisition);
+    bench.lease(1, 1, acquisition);
+    bench.step(1, ACCEPT, 0, acquisition);
+    bench.now += LOCK;
+    assert_eq!(bench.ledger.expire(bench.now), 1);
+    assert!(bench.step(1, ACCEPT, 1, acquisition).is_empty());
+    bench.answer(0, 0, Settlement::Accept, Answer::Confirmed);
+    assert_eq!(bench.ledger.totals().accepted, 1);
+    assert_eq!(bench.ledger.open(), 0);
+}
+
+#[test]
+fn a_held_record_stays_until_it_is_given_back() {
+    let mut bench = Bench::new();
+    let acquisition = bench.acquire(0..1, 1);
+    bench.step(0, Step::Hold, 0, acquisition);
+    assert_eq!(bench.ledger.held(), 1);
+    assert!(bench.step(0, ACCEPT, 0, acquisition).is_empty());
+    assert_eq!(bench.ledger.renewals(bench.now, LOCK).len(), 1);
+    assert_eq!(
+        bench
+            .ledger
+            .settle_rest(Settlement::Release, |_| true)
+            .len(),
+        1
+    );
+    assert_eq!((bench.ledger.held(), bench.ledger.open()), (0, 1));
+}
+
+#[test]
+fn the_pin_is_the_first_open_offset() {
+    let mut bench = Bench::new();
+    let acquisition = bench.acquire(5..9, 1);
+    for offset in [5, 7, 8] {
+        bench.step(0, ACCEPT, offset, acquisition);
+        bench.answer(offset, offset, Settlement::Accept, Answer::Confirmed);
+    }
+    let pins = bench.ledger.pins();
+    assert_eq!((pins[0].offset, pins[0].span), (6, 1));
+    assert_eq!(
+        bench.ledger.delivery_count(bench.entry(6, acquisition)),
+        Some(1)
+    );
+}
+
+#[test]
+fn offsets_far_apart_are_not_open_together() {
+    let mut bench = Bench::new();
+    bench.acquire(0..3, 1);
+    bench.acquire(i64::from(u32::MAX)..i64::from(u32::MAX) + 1, 1);
+    assert_eq!(bench.ledger.open(), 1);
+    assert_eq!(bench.ledger.totals().lost, 3);
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Acquire(i64, i64),
+    Lease(i64),
+    Accept(i64),
+    Requeue(i64),
+    Hold(i64),
+    Answer(i64, i64, bool),
+    Lose(i64, i64),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let offset = 0..40_i64;
+    prop_oneof![
+        (offset.clone(), 1..10_i64).prop_map(|(first, len)| Op::Acquire(first, len)),
+        offset.clone().prop_map(Op::Lease),
+        offset.clone().prop_map(Op::Accept),
+        offset.clone().prop_map(Op::Requeue),
+        offset.clone().prop_map(Op::Hold),
+        (offset.clone(), 1..10_i64, any::<bool>()).prop_map(|(f, l, ok)| Op::Answer(f, l, ok)),
+        (offset, 1..10_i64).prop_map(|(first, len)| Op::Lose(first, len)),
+    ]
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Model {
+    Waiting,
+    Delivering,
+    Held,
+    Settling,
+}
+
+proptest! {
+    /// Whatever the order of events: what is open is what the model says, and
+    /// each acquired record ends exactly once.
+    #[test]
+    fn keeps_the_books_of_a_simple_model(ops in prop::collection::vec(op(), 1..120)) {
+        let mut bench = Bench::new();
+        let mut model: BTreeMap<i64, (u32, Model)> = BTreeMap::new();
+        let (mut acquired, mut ended) = (0_u64, 0_u64);
+        for op in ops {
+            match op {
+                Op::Acquire(first, len) => {
+                    let acquisition = bench.acquire(first..first + len, 1);
+                    for offset in first..first + len {
+                        acquired += 1;
+                        let before = model.insert(offset, (acquisition, Model::Waiting));
+                        ended += u64::from(before.is_some());
+                    }
+                }
+                Op::Lease(offset) => {
+                    if let Some((acquisition, state)) = model.get_mut(&offset) {
+                        let leased = bench.lease(9, offset, *acquisition);
+                        prop_assert_eq!(leased, *state == Model::Waiting);
+                        if leased { *state = Model::Delivering; }
+                    }
+                }
+                Op::Accept(offset) | Op::Requeue(offset) | Op::Hold(offset) => {
+                    if let Some((acquisition, state)) = model.get_mut(&offset) {
+                        let (step, next) = match op {
+                            Op::Accept(_) => (ACCEPT, Model::Settling),
+                            Op::Requeue(_) => (Step::Requeue, Model::Waiting),
+                            _ => (Step::Hold, Model::Held),
+                        };
+                        let fenced = bench.ledger.totals().fenced;
+                        bench.step(9, step, offset, *acquisition);
+                        let taken = bench.ledger.totals().fenced == fenced;
+                        prop_assert_eq!(taken, *state == Model::Delivering);
+                        if taken { *state = next; }
+                    }
+                }
+                Op::Answer(first, len, confirmed) => {
+                    let answer = if confirmed {
+                        Answer::Confirmed
+                    } else {
+                        Answer::Unknown { cause: "?".into() }
+                    };
+                    bench.answer(first, first + len - 1, Settlement::Accept, answer);
+                    for offset in first..first + len {
+                        if matches!(model.get(&offset), Some((_, Model::Settling))) {
+                            model.remove(&offset);
+                            ended += 1;
+                        }
+                    }
+                }
+                Op::Lose(first, len) => {
+                    let lost = LostRange {
+                        partition: Arc::clone(&bench.partition),
+                        first_offset: first,
+                        last_offset: first + len - 1,
+                        cause: "?".into(),
+                    };
+                    bench.ledger.lost(&lost, bench.now);
+                    for offset in first..first + len {
+                        if matches!(model.get(&offset), Some((_, state)) if *state != Model::Settling) {
+                            model.remove(&offset);
+                            ended += 1;
+                        }
+                    }
+                }
+            }
+            let held = model.values().filter(|(_, state)| *state == Model::Held).count();
+            prop_assert_eq!(bench.ledger.open(), model.len());
+            prop_assert_eq!(bench.ledger.held(), held);
+            let totals = bench.ledger.totals();
+            prop_assert_eq!(totals.acquired, acquired);
+            prop_assert_eq!(totals.accepted + totals.unknown + totals.lost, ended);
+            let pin = bench.ledger.pins().first().map(|pin| pin.offset);
+            prop_assert_eq!(pin, model.keys().next().copied());
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What is going on, for status, health and metrics to read without a mailbox.
+
+use std::sync::Arc;
+
+use dashmap::DashMap;
+
+use crate::ledger::{Pin, Totals};
+use crate::outcome::Cause;
+
+/// A connector's state on this worker; the names are Connect's, and ours for
+/// what Connect does not have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ConnectorState {
+    /// Not joined, or no session on some leader yet.
+    #[default]
+    Starting,
+    Running,
+    /// Fetches no more; the operator must mend the cause.
+    Failed(Cause),
+    Draining,
+    Stopped,
+}
+
+impl ConnectorState {
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Starting => "STARTING",
+            Self::Running => "RUNNING",
+            Self::Failed(_) => "FAILED",
+            Self::Draining => "DRAINING",
+            Self::Stopped => "STOPPED",
+        }
+    }
+}
+
+/// One connector on this worker.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectorView {
+    pub state: ConnectorState,
+    /// What does not work now and is being tried again.
+    pub trouble: Option<Cause>,
+    pub totals: Totals,
+    pub delivered: u64,
+    pub retries: u64,
+    /// Open records, those of them that wait for a task, for their time, and
+    /// for the operator.
+    pub in_flight: usize,
+    pub queued: usize,
+    pub waiting: usize,
+    pub held: usize,
+    pub held_bytes: usize,
+    pub window: usize,
+    /// The offset that has kept its partition back longest.
+    pub pin: Option<Pin>,
+    pub generation: u32,
+    pub tasks_replaced: u64,
+}
+
+/// A task's state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TaskState {
+    /// The sink is being opened.
+    #[default]
+    Opening,
+    Running,
+    /// The sink cannot take records now.
+    BackingOff(Cause),
+    Failed(Cause),
+    Stopped,
+}
+
+impl TaskState {
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Opening => "OPENING",
+            Self::Running => "RUNNING",
+            Self::BackingOff(_) => "BACKING_OFF",
+            Self::Failed(_) => "FAILED",
+            Self::Stopped => "STOPPED",
+        }
+    }
+}
+
+/// The live view of one worker.
+#[derive(Debug, Default)]
+pub struct LiveView {
+    connectors: DashMap<Arc<str>, ConnectorView>,
+    tasks: DashMap<(Arc<str>, u32), TaskState>,
+}
+
+impl LiveView {
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    #[must_use]
+    pub fn connector(&self, name: &str) -> Option<ConnectorView> {
+        self.connectors.get(name).map(|view| view.clone())
+    }
+
+    /// All connectors, by name.
+    #[must_use]
+    pub fn connectors(&self) -> Vec<(Arc<str>, ConnectorView)> {
+        let mut views: Vec<_> = self
+            .connectors
+            .iter()
+            .map(|entry| (Arc::clone(entry.key()), entry.value().clone()))
+            .collect();
+        views.sort_by(|one, other| one.0.cmp(&other.0));
+        views
+    }
+
+    /// A connector's tasks, by number.
+    #[must_use]
+    pub fn tasks(&self, connector: &str) -> Vec<(u32, TaskState)> {
+        let mut tasks: Vec<_> = self
+            .tasks
+            .iter()
+            .filter(|entry| &*entry.key().0 == connector)
+            .map(|entry| (entry.key().1, entry.value().clone()))
+            .collect();
+        tasks.sort_by_key(|(task, _)| *task);
+        tasks
+    }
+
+    pub(crate) fn update(&self, name: &Arc<str>, change: impl FnOnce(&mut ConnectorView)) {
+        change(&mut self.connectors.entry(Arc::clone(name)).or_default());
+    }
+
+    pub(crate) fn set_task(&self, connector: &Arc<str>, task: u32, state: TaskState) {
+        self.tasks.insert((Arc::clone(connector), task), state);
+    }
+}

@@ -1,0 +1,116 @@
+//! Every message that crosses actors. Data is named for the state it has
+//! reached, orders for what they want; timers stay with their actor.
+
+use tokio::sync::oneshot;
+
+use crate::books::{Put, PutEnd};
+use crate::outcome::{Cause, Outcome, Rejection};
+use crate::ports::sink::SinkError;
+use crate::ports::source::SourceClosed;
+use crate::record::{AcquiredBatch, RecordId};
+
+/// Poller to converter: records in the ledger.
+#[derive(Debug)]
+pub struct AcquiredRecords {
+    pub batch: AcquiredBatch,
+    pub acquisition: u32,
+}
+
+/// Delivery to converter: this task can take a chunk.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskReady {
+    pub task: u32,
+    pub incarnation: u32,
+}
+
+/// Converter to delivery. Comes only after the task was ready.
+#[derive(Debug)]
+pub struct DeliverChunk(pub Put);
+
+/// Supervisor to delivery: close the sink and stop.
+#[derive(Debug)]
+pub struct CloseTask(pub oneshot::Sender<()>);
+
+/// Converter to acknowledger: records that do not go on.
+#[derive(Debug)]
+pub struct SortedOut {
+    pub acquisition: u32,
+    pub partition: std::sync::Arc<crate::record::SourcePartition>,
+    pub rejected: Vec<(i64, Rejection)>,
+    /// Dropped by a transform.
+    pub filtered: Vec<i64>,
+}
+
+/// Delivery to acknowledger: outcomes while the put is running.
+#[derive(Debug)]
+pub struct ReportedOutcomes {
+    pub lease: u32,
+    pub outcomes: Vec<(usize, Outcome)>,
+}
+
+/// Delivery to acknowledger, after the put's last outcomes.
+#[derive(Debug)]
+pub struct EndedPut {
+    pub lease: u32,
+    pub end: PutEnd,
+}
+
+/// Delivery to acknowledger.
+#[derive(Debug)]
+pub struct FlushedPuts {
+    pub leases: Vec<u32>,
+    pub result: Result<(), SinkError>,
+}
+
+/// Delivery (or who found it dead) to acknowledger, and on to the supervisor.
+#[derive(Clone, Debug)]
+pub struct TaskGone {
+    pub task: u32,
+    pub incarnation: u32,
+    pub end: TaskEnd,
+}
+
+/// Why a task is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskEnd {
+    /// Another one takes its place.
+    Died(Cause),
+    /// It stays away until the operator has mended something.
+    Failed(Cause),
+}
+
+/// Poller to acknowledger: corrupt records, rejected as they came.
+#[derive(Debug)]
+pub struct RejectedOnArrival(pub crate::books::Effects);
+
+/// Acknowledger to supervisor: with `errors.tolerance=none`.
+#[derive(Clone, Debug)]
+pub struct RecordFailed {
+    pub record: RecordId,
+    pub rejection: Rejection,
+}
+
+/// Poller to supervisor.
+#[derive(Clone, Debug)]
+pub enum SourceState {
+    Ready,
+    Troubled(Cause),
+    Failed(Cause),
+}
+
+/// Stop polling, finish, close; see the supervisor's list.
+#[derive(Debug)]
+pub struct Drain {
+    pub deadline: std::time::Duration,
+    pub reply: oneshot::Sender<Drained>,
+}
+
+/// How a drain ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Drained {
+    /// All that was delivered is confirmed, and nothing was cut short.
+    pub clean: bool,
+    /// Open records that were given back undelivered.
+    pub released: u64,
+    pub closed: SourceClosed,
+}

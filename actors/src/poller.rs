@@ -1,0 +1,158 @@
+//! Takes what the source has to tell, and sets how much it may fetch.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Actor, ActorContext, AsyncContext, Context, StreamHandler};
+use futures::stream::poll_fn;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::acknowledger::Acknowledger;
+use crate::books::{Effects, SharedBooks};
+use crate::converter::Converter;
+use crate::credit::Credit;
+use crate::kill_switch::KillSwitch;
+use crate::live_view::LiveView;
+use crate::mailbox::Mailbox;
+use crate::messages::{AcquiredRecords, RejectedOnArrival, SourceState};
+use crate::ports::source::{SourceEvent, SourceEvents};
+use crate::record::AcquiredBatch;
+use crate::supervisor::Supervisor;
+use crate::window::{Observation, Window};
+
+/// How often the window is looked at.
+const WINDOW_TICK: Duration = Duration::from_millis(10);
+
+/// The source's events, handed from one generation's poller to the next.
+pub(crate) type SharedEvents = Arc<Mutex<SourceEvents>>;
+
+/// Who the poller talks to and what it shares.
+pub(crate) struct PollerLinks {
+    pub(crate) connector: Arc<str>,
+    pub(crate) books: Arc<SharedBooks>,
+    pub(crate) credit: Arc<Credit>,
+    pub(crate) events: SharedEvents,
+    pub(crate) converter: Mailbox<Converter>,
+    pub(crate) acknowledger: Mailbox<Acknowledger>,
+    pub(crate) supervisor: Mailbox<Supervisor>,
+    pub(crate) view: Arc<LiveView>,
+    pub(crate) kill: KillSwitch,
+}
+
+/// 1. enters acquired records, answers and lost locks in the books, in the
+///    order in which they came, 2. hands records to the converter, 3. keeps
+///    the window right.
+pub struct Poller {
+    links: PollerLinks,
+    window: Window,
+    looked_at: Instant,
+    delivered: u64,
+}
+
+impl Poller {
+    pub(crate) fn new(links: PollerLinks, window: Window) -> Self {
+        let delivered = links.books.lock().delivered();
+        Self {
+            links,
+            window,
+            looked_at: Instant::now(),
+            delivered,
+        }
+    }
+
+    fn acquired(&mut self, batches: Vec<AcquiredBatch>, ctx: &mut Context<Self>) {
+        let mut effects = Effects::default();
+        let acquired: Vec<AcquiredRecords> = {
+            let mut books = self.links.books.lock();
+            batches
+                .into_iter()
+                .map(|batch| AcquiredRecords {
+                    acquisition: books.acquire(&batch, &mut effects),
+                    batch,
+                })
+                .collect()
+        };
+        let converter = self.links.converter.clone();
+        let acknowledger = self.links.acknowledger.clone();
+        ctx.wait(actix::fut::wrap_future(async move {
+            // A mailbox that is gone shows to the supervisor, which starts anew.
+            if !effects.settle.is_empty() || effects.failure.is_some() {
+                let _ = acknowledger.send(RejectedOnArrival(effects)).await;
+            }
+            for records in acquired {
+                let _ = converter.send(records).await;
+            }
+        }));
+    }
+
+    fn adapt(&mut self) {
+        if self.links.kill.is_dead() {
+            return;
+        }
+        let now = Instant::now();
+        let (seen, delivered) = {
+            let books = self.links.books.lock();
+            let queued = books.queue().ready();
+            let seen = Observation {
+                elapsed: now - self.looked_at,
+                finished: books.delivered() - self.delivered,
+                queued,
+                open: books.ledger().open(),
+                starved: self.links.books.idle_tasks() > 0 && queued == 0,
+            };
+            (seen, books.delivered())
+        };
+        self.looked_at = now;
+        self.delivered = delivered;
+        let records = self.window.observe(seen);
+        if self.links.books.is_polling() {
+            self.links.credit.set_window_records(records);
+        } else {
+            self.links.credit.set_window_records(0);
+        }
+        self.links
+            .view
+            .update(&self.links.connector, |view| view.window = records);
+    }
+}
+
+impl Actor for Poller {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        let events = Arc::clone(&self.links.events);
+        ctx.add_stream(poll_fn(move |waker| events.lock().poll_recv(waker)));
+        self.adapt();
+        ctx.run_interval(WINDOW_TICK, |poller, ctx| {
+            if poller.links.kill.is_dead() {
+                ctx.stop();
+            } else {
+                poller.adapt();
+            }
+        });
+    }
+}
+
+impl StreamHandler<SourceEvent> for Poller {
+    fn handle(&mut self, event: SourceEvent, ctx: &mut Self::Context) {
+        let state = match event {
+            SourceEvent::Acquired(batches) => return self.acquired(batches, ctx),
+            // Entered here and now: what is acquired next must find them.
+            SourceEvent::Answered(answers) => {
+                return self.links.books.lock().answered(&answers, Instant::now());
+            }
+            SourceEvent::Lost(lost) => {
+                return self.links.books.lock().lost(&lost, Instant::now());
+            }
+            SourceEvent::Ready => SourceState::Ready,
+            SourceEvent::Troubled { cause } => SourceState::Troubled(cause),
+            SourceEvent::Failed { cause } => SourceState::Failed(cause),
+        };
+        let _ = self.links.supervisor.signal(state);
+    }
+
+    fn finished(&mut self, _ctx: &mut Self::Context) {
+        // The source is closed; the supervisor stops this actor.
+    }
+}

@@ -1,0 +1,287 @@
+//! Spawns a connector's pipeline, watches it, replaces what dies and drains it.
+//!
+//! A delivery actor that dies is replaced alone. The death of poller,
+//! converter or acknowledger makes a new generation: all actors are started
+//! anew, the books, the source and its sessions live on.
+
+mod drain;
+mod generation;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, WrapFuture};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::books::{Policy, SharedBooks};
+use crate::conversion::Conversion;
+use crate::credit::Credit;
+use crate::delivery::DeliverySettings;
+use crate::live_view::{ConnectorState, LiveView};
+use crate::mailbox::{Letter, Mailbox};
+use crate::messages::{Drain, RecordFailed, SourceState, TaskEnd, TaskGone};
+use crate::outcome::Cause;
+use crate::poller::SharedEvents;
+use crate::ports::sink::SinkFactory;
+use crate::ports::source::{Source, SourceEvents};
+use crate::retry::RetryPolicy;
+use crate::threads::Threads;
+use generation::Generation;
+
+/// How often it is looked whether all actors live.
+const HEALTH_TICK: Duration = Duration::from_millis(100);
+
+/// What one connector's pipeline is made of.
+#[derive(Clone)]
+pub struct PipelineSpec {
+    pub connector: String,
+    pub worker: String,
+    pub policy: Policy,
+    pub conversion: Conversion,
+    pub sink: Arc<dyn SinkFactory>,
+    /// `share.delivery.timeout.ms`.
+    pub delivery_timeout: Duration,
+    /// The longest that a buffered record waits for a flush while work keeps
+    /// coming; without work the flush follows at once.
+    pub flush_interval: Duration,
+    /// `share.max.in.flight.records`; `None` adapts.
+    pub max_in_flight_records: Option<usize>,
+    /// `errors.log.enable`.
+    pub log_errors: bool,
+}
+
+/// A running connector.
+#[derive(Clone, Debug)]
+pub struct Pipeline {
+    supervisor: Mailbox<Supervisor>,
+}
+
+impl Pipeline {
+    /// Starts the actors on `threads`; records flow as soon as a sink is open.
+    pub fn start(
+        spec: PipelineSpec,
+        source: Arc<dyn Source>,
+        events: SourceEvents,
+        credit: Arc<Credit>,
+        threads: Threads,
+        view: Arc<LiveView>,
+    ) -> Self {
+        let books = SharedBooks::new(spec.policy, Arc::clone(&credit));
+        let control = threads.control().clone();
+        let connector: Arc<str> = spec.connector.as_str().into();
+        let addr = Supervisor::start_in_arbiter(&control, move |_| Supervisor {
+            connector,
+            delivery: DeliverySettings {
+                sink: Arc::clone(&spec.sink),
+                delivery_timeout: spec.delivery_timeout,
+                flush_interval: spec.flush_interval,
+                backoff: RetryPolicy {
+                    timeout: None,
+                    ..spec.policy.retry
+                },
+                abandoned_threads: Arc::new(AtomicUsize::new(0)),
+            },
+            spec,
+            source,
+            events: Arc::new(Mutex::new(events)),
+            credit,
+            books,
+            threads,
+            view,
+            generation: None,
+            number: 0,
+            generation_deaths: 0,
+            failed_tasks: 0,
+            draining: false,
+        });
+        Self {
+            supervisor: Mailbox::new(addr, 16),
+        }
+    }
+
+    /// Stops polling, finishes what is open, closes sinks and source; see
+    /// `docs/architecture.md` for the numbered list. Takes at most `deadline`.
+    pub async fn drain(&self, deadline: Duration) -> crate::messages::Drained {
+        let (reply, drained) = tokio::sync::oneshot::channel();
+        let _ = self.supervisor.send(Drain { deadline, reply }).await;
+        drained.await.unwrap_or_default()
+    }
+}
+
+/// See the module.
+pub struct Supervisor {
+    connector: Arc<str>,
+    spec: PipelineSpec,
+    delivery: DeliverySettings,
+    source: Arc<dyn Source>,
+    events: SharedEvents,
+    credit: Arc<Credit>,
+    books: Arc<SharedBooks>,
+    threads: Threads,
+    view: Arc<LiveView>,
+    generation: Option<Generation>,
+    number: u32,
+    /// Generations that died one soon after the other.
+    generation_deaths: u32,
+    failed_tasks: usize,
+    draining: bool,
+}
+
+impl Supervisor {
+    fn start_generation(&mut self, ctx: &mut Context<Self>) {
+        self.number += 1;
+        self.failed_tasks = 0;
+        let myself = Mailbox::new(ctx.address(), 16);
+        self.generation = Some(Generation::start(self, myself));
+        let number = self.number;
+        self.view
+            .update(&self.connector, |view| view.generation = number);
+    }
+
+    fn check_health(&mut self, ctx: &mut Context<Self>) {
+        let Some(generation) = &self.generation else {
+            return;
+        };
+        if let Some(dead) = generation.dead_stage() {
+            tracing::error!(connector = %self.connector, actor = dead, "actor died, starting anew");
+            self.replace_generation(ctx);
+            return;
+        }
+        for gone in generation.dead_tasks() {
+            generation.report_gone(gone);
+        }
+    }
+
+    fn replace_generation(&mut self, ctx: &mut Context<Self>) {
+        let Some(generation) = self.generation.take() else {
+            return;
+        };
+        let lived = generation.started_at.elapsed();
+        generation.kill();
+        let effects = self.books.lock().release_forgotten();
+        if !effects.settle.is_empty() {
+            self.source.settle(effects.settle);
+        }
+        if lived > Duration::from_secs(60) {
+            self.generation_deaths = 0;
+        }
+        self.generation_deaths += 1;
+        let delay = self
+            .delivery
+            .backoff
+            .delay(self.generation_deaths, fastrand::f64());
+        ctx.run_later(delay, |supervisor, ctx| {
+            if !supervisor.draining {
+                supervisor.start_generation(ctx);
+            }
+        });
+    }
+
+    /// Fetches no more; what is open is finished, what failed stays locked.
+    fn fail(&mut self, cause: Cause) {
+        self.books.stop_polling();
+        self.credit.set_window_records(0);
+        self.view.update(&self.connector, |view| {
+            if !matches!(view.state, ConnectorState::Failed(_)) {
+                tracing::error!(connector = %self.connector, error = %cause, "connector failed");
+                view.state = ConnectorState::Failed(cause);
+            }
+        });
+    }
+}
+
+impl Actor for Supervisor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        self.start_generation(ctx);
+        ctx.run_interval(HEALTH_TICK, |supervisor, ctx| {
+            if !supervisor.draining {
+                supervisor.check_health(ctx);
+            }
+        });
+    }
+}
+
+impl Handler<Letter<TaskGone>> for Supervisor {
+    type Result = ();
+
+    fn handle(&mut self, letter: Letter<TaskGone>, _ctx: &mut Self::Context) {
+        let gone = letter.message;
+        let Some(mut generation) = self.generation.take() else {
+            return;
+        };
+        if generation.is_current(&gone) && !self.draining {
+            match gone.end {
+                TaskEnd::Died(_) => {
+                    generation.start_task(self, gone.task, gone.incarnation + 1);
+                    self.view
+                        .update(&self.connector, |view| view.tasks_replaced += 1);
+                }
+                TaskEnd::Failed(cause) => {
+                    generation.forget_task(gone.task);
+                    self.failed_tasks += 1;
+                    if self.failed_tasks == self.spec.policy.tasks {
+                        self.fail(format!("all tasks have failed, the last one: {cause}").into());
+                    }
+                }
+            }
+        }
+        self.generation = Some(generation);
+    }
+}
+
+impl Handler<Letter<RecordFailed>> for Supervisor {
+    type Result = ();
+
+    fn handle(&mut self, letter: Letter<RecordFailed>, _ctx: &mut Self::Context) {
+        let RecordFailed { record, rejection } = letter.message;
+        self.fail(format!("record {record}: {rejection}").into());
+    }
+}
+
+impl Handler<Letter<SourceState>> for Supervisor {
+    type Result = ();
+
+    fn handle(&mut self, letter: Letter<SourceState>, _ctx: &mut Self::Context) {
+        match letter.message {
+            SourceState::Failed(cause) => self.fail(cause),
+            SourceState::Troubled(cause) => {
+                self.view
+                    .update(&self.connector, |view| view.trouble = Some(cause));
+            }
+            SourceState::Ready => self.view.update(&self.connector, |view| {
+                view.trouble = None;
+                if view.state == ConnectorState::Starting {
+                    view.state = ConnectorState::Running;
+                }
+            }),
+        }
+    }
+}
+
+impl Handler<Letter<Drain>> for Supervisor {
+    type Result = ();
+
+    fn handle(&mut self, letter: Letter<Drain>, ctx: &mut Self::Context) {
+        let Drain { deadline, reply } = letter.message;
+        self.draining = true;
+        let until = Instant::now() + deadline;
+        let draining = drain::Draining::of(self, until);
+        ctx.spawn(
+            draining
+                .run()
+                .into_actor(self)
+                .map(|drained, supervisor, ctx| {
+                    if let Some(generation) = supervisor.generation.take() {
+                        generation.kill();
+                    }
+                    // Nobody may be waiting any more.
+                    let _ = reply.send(drained);
+                    ctx.stop();
+                }),
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! How a pipeline ends. The numbers are those of `docs/architecture.md`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::Supervisor;
+use crate::books::SharedBooks;
+use crate::credit::Credit;
+use crate::delivery::Delivery;
+use crate::kill_switch::KillSwitch;
+use crate::live_view::{ConnectorState, LiveView};
+use crate::mailbox::Mailbox;
+use crate::messages::{CloseTask, Drained};
+use crate::ports::source::Source;
+
+/// How often it is looked whether all is settled.
+const LOOK: Duration = Duration::from_millis(5);
+
+pub(super) struct Draining {
+    connector: Arc<str>,
+    until: Instant,
+    books: Arc<SharedBooks>,
+    credit: Arc<Credit>,
+    source: Arc<dyn Source>,
+    view: Arc<LiveView>,
+    tasks: Vec<Mailbox<Delivery>>,
+    work_kill: Option<KillSwitch>,
+}
+
+impl Draining {
+    pub(super) fn of(parts: &Supervisor, until: Instant) -> Self {
+        let generation = parts.generation.as_ref();
+        Self {
+            connector: Arc::clone(&parts.connector),
+            until,
+            books: Arc::clone(&parts.books),
+            credit: Arc::clone(&parts.credit),
+            source: Arc::clone(&parts.source),
+            view: Arc::clone(&parts.view),
+            tasks: generation.map_or_else(Vec::new, |generation| {
+                let tasks = generation.tasks.iter().flatten();
+                tasks.map(|task| task.mailbox.clone()).collect()
+            }),
+            work_kill: generation.map(|generation| generation.work_kill.clone()),
+        }
+    }
+
+    pub(super) async fn run(self) -> Drained {
+        // 1. Stop polling.
+        self.books.stop_polling();
+        self.credit.set_window_records(0);
+        self.view.update(&self.connector, |view| {
+            if !matches!(view.state, ConnectorState::Failed(_)) {
+                view.state = ConnectorState::Draining;
+            }
+        });
+        // 2. Finish what is open; keep a part of the time for the rest.
+        let left = self.until.saturating_duration_since(Instant::now());
+        let finish_until = self.until - left / 4;
+        let finished = self.finish(finish_until).await;
+        // 3. Flush and close the sinks.
+        self.close_tasks(finish_until).await;
+        // 4. Abandon what still runs.
+        if let Some(kill) = &self.work_kill {
+            kill.throw();
+        }
+        // 5. Give back the rest, through the gate.
+        let released = self.release_rest();
+        // 6. Wait for the broker's answers, close the sessions, leave the group.
+        let rest = self.until.saturating_duration_since(Instant::now());
+        let closed = self.source.close(rest).await;
+        // 7. Say how it ended.
+        self.view
+            .update(&self.connector, |view| view.state = ConnectorState::Stopped);
+        Drained {
+            clean: finished && closed.cause.is_none() && closed.unconfirmed == 0,
+            released,
+            closed,
+        }
+    }
+
+    /// Waits until every record that is not held has its answer.
+    async fn finish(&self, until: Instant) -> bool {
+        loop {
+            let done = {
+                let books = self.books.lock();
+                let held = books.ledger().held();
+                books.ledger().open() == held
+            };
+            if done {
+                return true;
+            }
+            if Instant::now() >= until {
+                return false;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn close_tasks(&self, until: Instant) {
+        let mut closing = Vec::new();
+        for task in &self.tasks {
+            let (done, closed) = oneshot::channel();
+            if task.signal(CloseTask(done)).is_ok() {
+                closing.push(closed);
+            }
+        }
+        // The sender is dropped when the task is gone, whichever way.
+        let closed = futures::future::join_all(closing);
+        let grace = Instant::now() + Duration::from_millis(500);
+        let _ = tokio::time::timeout_at(until.max(grace), closed).await;
+    }
+
+    fn release_rest(&self) -> u64 {
+        let effects = self.books.lock().release_rest();
+        let released = effects
+            .settle
+            .iter()
+            .map(|range| (range.last_offset - range.first_offset + 1) as u64)
+            .sum();
+        if !effects.settle.is_empty() {
+            self.source.settle(effects.settle);
+        }
+        released
+    }
+}

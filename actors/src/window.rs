@@ -1,0 +1,148 @@
+//! How many records to have in flight: just enough that no task waits, so
+//! that other workers find records too and few come late.
+
+use std::time::Duration;
+
+/// Records queued for longer than this are too many.
+const LONGEST_QUEUE_WAIT: Duration = Duration::from_millis(30);
+/// How fast the window gives way when it is larger than needed.
+const SHRINK: f64 = 0.9;
+const GROW: f64 = 1.5;
+/// How much the newest measurement counts in the rate.
+const RATE_WEIGHT: f64 = 0.3;
+
+/// What happened since the last look.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Observation {
+    pub elapsed: Duration,
+    /// Records that got their outcome.
+    pub finished: u64,
+    /// Records waiting for a task.
+    pub queued: usize,
+    /// Records that are open.
+    pub open: usize,
+    /// Some task waited for records.
+    pub starved: bool,
+}
+
+/// The window of one connector on this worker.
+#[derive(Clone, Debug)]
+pub struct Window {
+    min: f64,
+    max: f64,
+    records: f64,
+    /// Records a second.
+    rate: f64,
+}
+
+impl Window {
+    /// Starts with two records a task and never holds less than one for each.
+    #[must_use]
+    pub fn new(tasks: usize, max: usize) -> Self {
+        let min = (tasks + 1).min(max) as f64;
+        Self {
+            min,
+            max: max as f64,
+            records: (2.0 * min).min(max as f64),
+            rate: 0.0,
+        }
+    }
+
+    /// A window that does not adapt.
+    #[must_use]
+    pub fn fixed(records: usize) -> Self {
+        Self {
+            min: records as f64,
+            max: records as f64,
+            records: records as f64,
+            rate: 0.0,
+        }
+    }
+
+    #[must_use]
+    pub fn records(&self) -> usize {
+        self.records as usize
+    }
+
+    /// Adapts: grows while tasks wait though the window is full, gives way
+    /// while records wait for tasks for long.
+    pub fn observe(&mut self, seen: Observation) -> usize {
+        let seconds = seen.elapsed.as_secs_f64();
+        if seconds > 0.0 {
+            let rate = seen.finished as f64 / seconds;
+            self.rate += RATE_WEIGHT * (rate - self.rate);
+        }
+        let full = seen.open as f64 >= 0.75 * self.records;
+        if seen.starved && full {
+            self.records = self.records * GROW + self.min;
+        } else if self.queue_wait(seen.queued) > LONGEST_QUEUE_WAIT.as_secs_f64() {
+            self.records *= SHRINK;
+        }
+        self.records = self.records.clamp(self.min, self.max);
+        self.records()
+    }
+
+    /// Seconds until a task gets to the record that was queued last.
+    fn queue_wait(&self, queued: usize) -> f64 {
+        if queued == 0 {
+            0.0
+        } else {
+            queued as f64 / self.rate.max(1.0)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: Duration = Duration::from_millis(10);
+
+    fn observation(finished: u64, queued: usize, open: usize, starved: bool) -> Observation {
+        Observation {
+            elapsed: TICK,
+            finished,
+            queued,
+            open,
+            starved,
+        }
+    }
+
+    #[test]
+    fn grows_while_tasks_starve_on_a_full_window() {
+        let mut window = Window::new(4, 20_000);
+        for _ in 0..40 {
+            let open = window.records();
+            window.observe(observation(10_000, 0, open, true));
+        }
+        assert_eq!(window.records(), 20_000);
+    }
+
+    #[test]
+    fn does_not_grow_when_the_topic_has_no_more() {
+        let mut window = Window::new(4, 20_000);
+        let before = window.records();
+        window.observe(observation(1, 0, 1, true));
+        assert_eq!(window.records(), before);
+    }
+
+    #[test]
+    fn gives_way_to_a_slow_sink_down_to_a_record_a_task() {
+        let mut window = Window::new(4, 20_000);
+        window.records = 20_000.0;
+        for _ in 0..200 {
+            let queued = window.records() - 4;
+            window.observe(observation(4, queued, window.records(), false));
+        }
+        // 400 a second and 30 ms: no more than a dozen may queue.
+        assert!(window.records() <= 20, "{}", window.records());
+        assert!(window.records() >= 5, "{}", window.records());
+    }
+
+    #[test]
+    fn a_fixed_window_stays() {
+        let mut window = Window::fixed(100);
+        window.observe(observation(0, 100, 100, true));
+        assert_eq!(window.records(), 100);
+    }
+}

@@ -1,0 +1,374 @@
+//! The pipeline's laws, with fakes and a paused clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sluice_actors::books::{Policy, Tolerance};
+use sluice_actors::conversion::Conversion;
+use sluice_actors::credit::Credit;
+use sluice_actors::gate::Gate;
+use sluice_actors::live_view::{ConnectorState, LiveView};
+use sluice_actors::ports::converter::{ConvertError, Converter, HeaderConverter};
+use sluice_actors::ports::sink::{SinkError, SinkTraits};
+use sluice_actors::retry::RetryPolicy;
+use sluice_actors::supervisor::{Pipeline, PipelineSpec};
+use sluice_actors::testing::{Act, FakeSinkFactory, FakeSource, Fate, Seen};
+use sluice_actors::threads::Threads;
+use sluice_actors::value::{Datum, Value};
+use tokio::time::Instant;
+
+const LOCK: Duration = Duration::from_secs(1);
+
+/// Refuses `poison`, panics on `bomb`.
+struct Picky;
+
+impl Converter for Picky {
+    fn to_datum(&self, _topic: &str, bytes: Option<&Bytes>) -> Result<Datum, ConvertError> {
+        match bytes.map(Bytes::as_ref) {
+            Some(b"poison") => Err(ConvertError("not to my taste".into())),
+            Some(b"bomb") => panic!("boom"),
+            Some(_) | None => Ok(bytes.map_or_else(Datum::null, |bytes| {
+                Datum::schemaless(Value::Bytes(bytes.clone()))
+            })),
+        }
+    }
+}
+
+impl HeaderConverter for Picky {
+    fn to_datum(
+        &self,
+        topic: &str,
+        _header: &str,
+        bytes: Option<&Bytes>,
+    ) -> Result<Datum, ConvertError> {
+        Converter::to_datum(self, topic, bytes)
+    }
+}
+
+struct Running {
+    source: FakeSource,
+    credit: Arc<Credit>,
+    seen: Arc<Seen>,
+    view: Arc<LiveView>,
+    pipeline: Pipeline,
+}
+
+impl Running {
+    fn state(&self) -> ConnectorState {
+        self.view.connector("test").unwrap_or_default().state
+    }
+
+    async fn until(&self, what: &str, done: impl Fn(&Self) -> bool) {
+        let since = Instant::now();
+        while !done(self) {
+            assert!(
+                since.elapsed() < Duration::from_secs(120),
+                "never: {what}; {:?}",
+                self.view.connector("test")
+            );
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    async fn until_accepted(&self, records: usize) {
+        let accepted = |running: &Self| running.source.count(|fate| fate == Fate::Accepted);
+        self.until("accepted", |running| accepted(running) >= records)
+            .await;
+    }
+}
+
+fn policy(tasks: usize, tolerance: Tolerance) -> Policy {
+    Policy {
+        tolerance,
+        retry: RetryPolicy::default(),
+        gate: Gate::new(5),
+        max_put_records: 500,
+        tasks,
+    }
+}
+
+fn start(partitions: &[usize], policy: Policy, sink: &FakeSinkFactory) -> Running {
+    tokio::time::pause();
+    let credit = Credit::new(1 << 20);
+    let (source, events) = FakeSource::start(&credit, partitions, LOCK);
+    let view = LiveView::new();
+    let spec = PipelineSpec {
+        connector: "test".into(),
+        worker: "worker".into(),
+        policy,
+        conversion: Conversion {
+            key: Arc::new(Picky),
+            value: Arc::new(Picky),
+            header: Arc::new(Picky),
+            transforms: Vec::new(),
+        },
+        sink: Arc::new(sink.clone()),
+        delivery_timeout: Duration::from_secs(60),
+        flush_interval: Duration::from_millis(500),
+        max_in_flight_records: None,
+        log_errors: true,
+    };
+    let pipeline = Pipeline::start(
+        spec,
+        Arc::new(source.clone()),
+        events,
+        Arc::clone(&credit),
+        Threads::current(),
+        Arc::clone(&view),
+    );
+    Running {
+        source,
+        credit,
+        seen: sink.seen(),
+        view,
+        pipeline,
+    }
+}
+
+#[actix::test]
+async fn every_record_is_delivered_once_and_accepted() {
+    let sink = FakeSinkFactory::new(|_, _| Act::Deliver);
+    let running = start(&[700, 300], policy(8, Tolerance::None), &sink);
+    running.until_accepted(1000).await;
+    let mut delivered = running.seen.delivered.lock().clone();
+    delivered.sort_unstable();
+    delivered.dedup();
+    assert_eq!(delivered.len(), 1000);
+    running
+        .until("confirmed", |running| {
+            let view = running.view.connector("test").unwrap_or_default();
+            view.totals.accepted == 1000 && view.in_flight == 0
+        })
+        .await;
+    assert_eq!(running.state(), ConnectorState::Running);
+}
+
+#[actix::test]
+async fn nothing_waits_for_a_slow_neighbour() {
+    let sink = FakeSinkFactory::new(|record, _| match record.offset {
+        7 => Act::DeliverAfter(Duration::from_secs(30)),
+        _ => Act::Deliver,
+    });
+    let running = start(&[500], policy(2, Tolerance::None), &sink);
+    let since = Instant::now();
+    running.until_accepted(499).await;
+    assert!(since.elapsed() < Duration::from_secs(5));
+    let pinned = |running: &Running| running.view.connector("test")?.pin;
+    running
+        .until("the pin shows", |running| {
+            pinned(running).is_some_and(|pin| pin.offset == 7 && pin.span == 1)
+        })
+        .await;
+    running.until_accepted(500).await;
+    assert_eq!(running.source.delivery_count(0, 7), 1, "renewed meanwhile");
+    assert!(running.source.renewals() >= 29);
+}
+
+#[actix::test]
+async fn a_record_that_kills_tasks_is_put_aside_and_the_rest_delivered() {
+    let sink = FakeSinkFactory::new(|record, _| match record.offset {
+        42 => Act::Panic,
+        _ => Act::Deliver,
+    });
+    let running = start(&[300], policy(4, Tolerance::All), &sink);
+    running.until_accepted(299).await;
+    running
+        .until("rejected", |running| {
+            running.source.fate(0, 42) == Fate::Rejected
+        })
+        .await;
+    for offset in 0..300 {
+        assert_eq!(running.source.delivery_count(0, offset), 1);
+    }
+    assert_eq!(running.state(), ConnectorState::Running);
+    assert!(running.view.connector("test").unwrap().tasks_replaced >= 1);
+}
+
+#[actix::test]
+async fn a_dead_tasks_records_go_to_another_task_under_the_same_locks() {
+    let sink = FakeSinkFactory::new(|_, puts| if puts == 0 { Act::Panic } else { Act::Deliver });
+    let running = start(&[100], policy(2, Tolerance::None), &sink);
+    running.until_accepted(100).await;
+    assert!((0..100).all(|offset| running.source.delivery_count(0, offset) == 1));
+    assert_eq!(running.state(), ConnectorState::Running);
+}
+
+#[actix::test]
+async fn without_tolerance_a_bad_record_stops_fetching_and_stays_locked() {
+    let sink = FakeSinkFactory::new(|_, _| Act::Deliver);
+    let running = start(&[5], policy(2, Tolerance::None), &sink);
+    let bad = running.source.append(0, b"poison");
+    running
+        .until("failed", |r| matches!(r.state(), ConnectorState::Failed(_)))
+        .await;
+    running.until_accepted(5).await;
+    running.source.append(0, b"good");
+    tokio::time::sleep(LOCK * 10).await;
+    assert!(matches!(running.source.fate(0, bad), Fate::Acquired { .. }));
+    assert_eq!(
+        running.source.delivery_count(0, bad),
+        1,
+        "kept, not retried"
+    );
+    assert_eq!(running.source.fate(0, bad + 1), Fate::Available);
+    let ConnectorState::Failed(cause) = running.state() else {
+        unreachable!()
+    };
+    assert!(cause.contains("orders-0@5"), "{cause}");
+    assert!(cause.contains("VALUE_CONVERTER"), "{cause}");
+    assert!(cause.contains("not to my taste"), "{cause}");
+    running.pipeline.drain(Duration::from_secs(5)).await;
+    assert_eq!(running.source.fate(0, bad), Fate::Available, "given back");
+}
+
+#[actix::test]
+async fn with_tolerance_bad_records_are_rejected_alone() {
+    let sink = FakeSinkFactory::new(|_, _| Act::Deliver);
+    let running = start(&[10], policy(2, Tolerance::All), &sink);
+    let (poison, bomb) = (
+        running.source.append(0, b"poison"),
+        running.source.append(0, b"bomb"),
+    );
+    running.source.append(0, b"good");
+    running.until_accepted(11).await;
+    running
+        .until("rejected", |r| {
+            r.source.fate(0, poison) == Fate::Rejected && r.source.fate(0, bomb) == Fate::Rejected
+        })
+        .await;
+    assert_eq!(running.state(), ConnectorState::Running);
+}
+
+#[actix::test]
+async fn a_transient_failure_is_tried_again_under_the_same_lock() {
+    let sink = FakeSinkFactory::new(|record, puts| match record.offset {
+        3 if puts < 4 => Act::Retry,
+        _ => Act::Deliver,
+    });
+    let running = start(&[4], policy(1, Tolerance::None), &sink);
+    running.until_accepted(4).await;
+    assert_eq!(running.source.delivery_count(0, 3), 1);
+    assert!(running.view.connector("test").unwrap().retries >= 1);
+}
+
+#[actix::test]
+async fn an_unavailable_sink_burns_no_attempts() {
+    let down = Instant::now() + Duration::from_secs(20);
+    let sink = FakeSinkFactory::new(move |_, _| {
+        if Instant::now() < down {
+            Act::Fail(SinkError::Unavailable("refused".into()))
+        } else {
+            Act::Deliver
+        }
+    });
+    let running = start(&[50], policy(4, Tolerance::None), &sink);
+    running.until_accepted(50).await;
+    assert!((0..50).all(|offset| running.source.delivery_count(0, offset) == 1));
+}
+
+#[actix::test]
+async fn a_chunk_with_a_hidden_bad_record_is_split_until_it_is_found() {
+    let sink = FakeSinkFactory::new(|record, _| match record.offset {
+        11 => Act::Fail(SinkError::RejectedOne("one of these".into())),
+        _ => Act::Deliver,
+    });
+    let running = start(&[64], policy(1, Tolerance::All), &sink);
+    running.until_accepted(63).await;
+    assert_eq!(running.source.fate(0, 11), Fate::Rejected);
+}
+
+#[actix::test]
+async fn a_buffering_sinks_records_are_accepted_after_the_flush_only() {
+    let sink = FakeSinkFactory::new(|_, _| Act::Deliver).with_traits(SinkTraits {
+        buffers: true,
+        ..SinkTraits::default()
+    });
+    let running = start(&[200], policy(2, Tolerance::None), &sink);
+    running.until_accepted(200).await;
+    assert_eq!(running.seen.delivered.lock().len(), 200);
+    assert!(
+        running
+            .seen
+            .flushes
+            .load(std::sync::atomic::Ordering::SeqCst)
+            >= 1
+    );
+}
+
+#[actix::test]
+async fn after_a_lost_connection_late_outcomes_are_fenced() {
+    let sink = FakeSinkFactory::new(|_, puts| match puts {
+        0 => Act::DeliverAfter(Duration::from_millis(300)),
+        _ => Act::Deliver,
+    });
+    let running = start(&[1], policy(2, Tolerance::None), &sink);
+    running
+        .until("put", |r| {
+            r.seen.puts.load(std::sync::atomic::Ordering::SeqCst) == 1
+        })
+        .await;
+    running.source.lose_connection();
+    running.until_accepted(1).await;
+    running
+        .until("the late outcome", |r| {
+            r.view.connector("test").unwrap().totals.fenced == 1
+        })
+        .await;
+    assert_eq!(running.source.delivery_count(0, 0), 2);
+    assert_eq!(running.view.connector("test").unwrap().totals.accepted, 1);
+}
+
+#[actix::test]
+async fn a_drain_finishes_what_is_open_and_fetches_no_more() {
+    let sink = FakeSinkFactory::new(|_, _| Act::DeliverAfter(Duration::from_millis(50)));
+    let running = start(&[1000], policy(4, Tolerance::None), &sink);
+    running.until_accepted(20).await;
+    let drained = running.pipeline.drain(Duration::from_secs(5)).await;
+    assert!(drained.clean, "{drained:?}");
+    assert_eq!(drained.released, 0);
+    let accepted = running.source.count(|fate| fate == Fate::Accepted);
+    assert_eq!(running.seen.delivered.lock().len(), accepted);
+    assert!(accepted < 1000);
+    assert_eq!(
+        running.source.count(|fate| fate == Fate::Available),
+        1000 - accepted
+    );
+    assert_eq!(
+        running
+            .seen
+            .closed
+            .load(std::sync::atomic::Ordering::SeqCst),
+        4
+    );
+}
+
+#[actix::test]
+async fn a_drain_keeps_its_deadline_when_the_sink_does_not_answer() {
+    let sink = FakeSinkFactory::new(|_, _| Act::DeliverAfter(Duration::from_secs(3600)));
+    let running = start(&[100], policy(2, Tolerance::None), &sink);
+    running
+        .until("put", |r| {
+            r.seen.puts.load(std::sync::atomic::Ordering::SeqCst) >= 2
+        })
+        .await;
+    let since = Instant::now();
+    let drained = running.pipeline.drain(Duration::from_secs(5)).await;
+    assert!(!drained.clean);
+    assert!(drained.released >= 2);
+    assert!(since.elapsed() <= Duration::from_millis(5600));
+    assert_eq!(running.source.count(|fate| fate == Fate::Available), 100);
+}
+
+#[actix::test]
+async fn memory_comes_back_when_records_are_done() {
+    let sink = FakeSinkFactory::new(|_, _| Act::Deliver);
+    let running = start(&[0], policy(2, Tolerance::None), &sink);
+    for _ in 0..100 {
+        running.source.append(0, b"0123456789");
+    }
+    running.until_accepted(100).await;
+    running
+        .until("bytes back", |r| r.credit.held_bytes() == 0)
+        .await;
+}
