@@ -267,7 +267,7 @@ impl Books {
         now: Instant,
     ) -> Effects {
         let mut effects = Effects::default();
-        let Some(chunk) = self.puts.get(lease).map(|put| put.chunk.clone()) else {
+        let Some(put) = self.puts.refer(lease) else {
             return effects;
         };
         let mut delivered = Vec::with_capacity(outcomes.len());
@@ -277,16 +277,16 @@ impl Books {
                 Outcome::Delivered => delivered.push(place),
                 Outcome::Buffered => buffered.push(place),
                 Outcome::Retry(cause) => {
-                    self.retry(lease, &chunk, &[place], &cause, now, &mut effects);
+                    self.retry(&put, &[place], &cause, now, &mut effects);
                 }
                 Outcome::Reject(rejection) => {
-                    self.reject(lease, entry(&chunk[place]), &rejection, &mut effects);
+                    self.reject(lease, entry(&put.chunk[place]), &rejection, &mut effects);
                 }
             }
         }
         delivered.sort_unstable();
-        self.deliver(lease, &chunk, &delivered, &mut effects);
-        self.buffer(lease, &chunk, buffered);
+        self.deliver(&put, &delivered, &mut effects);
+        self.buffer(&put, buffered);
         effects
     }
 
@@ -294,35 +294,34 @@ impl Books {
     /// handed over. `buffers` tells whether the sink's answer only buffered.
     pub fn put_ended(&mut self, lease: u32, end: PutEnd, buffers: bool, now: Instant) -> Effects {
         let mut effects = Effects::default();
-        let Some(put) = self.puts.get(lease) else {
+        let Some(put) = self.puts.refer(lease) else {
             return effects;
         };
-        put.ended = true;
-        let (chunk, kills) = (put.chunk.clone(), put.kills);
-        let rest = put.report.close();
+        let rest = self.puts.end(lease);
+        let kills = put.kills;
         match end {
-            PutEnd::Answered(Ok(())) if buffers => self.buffer(lease, &chunk, rest),
-            PutEnd::Answered(Ok(())) => self.deliver(lease, &chunk, &rest, &mut effects),
+            PutEnd::Answered(Ok(())) if buffers => self.buffer(&put, rest),
+            PutEnd::Answered(Ok(())) => self.deliver(&put, &rest, &mut effects),
             PutEnd::Answered(Err(SinkError::Retry(cause))) => {
-                self.retry(lease, &chunk, &rest, &cause, now, &mut effects);
+                self.retry(&put, &rest, &cause, now, &mut effects);
             }
             PutEnd::Answered(Err(SinkError::Unavailable(_) | SinkError::Fatal(_)))
             | PutEnd::Abandoned
             | PutEnd::TimedOut => {
-                let work = self.take_back(lease, &chunk, &rest, kills);
+                let work = self.take_back(&put, &rest, kills);
                 self.put_again(work, &mut effects);
             }
             PutEnd::Answered(Err(SinkError::RejectedOne(cause))) => {
-                self.split(lease, &chunk, &rest, kills, cause, &mut effects);
+                self.split(&put, &rest, kills, cause, &mut effects);
             }
             PutEnd::Panicked(cause) if kills == 0 && rest.len() > 1 => {
                 // Once more as it is: the task may have been to blame.
-                let work = self.take_back(lease, &chunk, &rest, 1);
+                let work = self.take_back(&put, &rest, 1);
                 tracing::warn!(%cause, records = rest.len(), "a task died over its records");
                 self.put_again(work, &mut effects);
             }
             PutEnd::Panicked(cause) => {
-                self.split(lease, &chunk, &rest, kills + 1, cause, &mut effects);
+                self.split(&put, &rest, kills + 1, cause, &mut effects);
             }
         }
         if self
@@ -344,19 +343,17 @@ impl Books {
     ) -> Effects {
         let mut effects = Effects::default();
         for lease in leases {
-            let Some(put) = self.puts.get(*lease) else {
+            let Some(put) = self.puts.refer(*lease) else {
                 continue;
             };
-            let (chunk, kills) = (put.chunk.clone(), put.kills);
-            let mut places = std::mem::take(&mut put.buffered);
-            places.sort_unstable();
+            let places = self.puts.take_buffered(*lease);
             match result {
-                Ok(()) => self.deliver(*lease, &chunk, &places, &mut effects),
+                Ok(()) => self.deliver(&put, &places, &mut effects),
                 Err(SinkError::Retry(cause)) => {
-                    self.retry(*lease, &chunk, &places, cause, now, &mut effects);
+                    self.retry(&put, &places, cause, now, &mut effects);
                 }
                 Err(_) => {
-                    let work = self.take_back(*lease, &chunk, &places, kills);
+                    let work = self.take_back(&put, &places, put.kills);
                     self.put_again(work, &mut effects);
                 }
             }
@@ -371,16 +368,13 @@ impl Books {
     pub fn task_gone(&mut self, task: Option<u32>) -> Effects {
         let mut effects = Effects::default();
         for lease in self.puts.leases(task) {
-            let Some(put) = self.puts.get(lease) else {
+            let Some(put) = self.puts.refer(lease) else {
                 continue;
             };
-            let (chunk, kills) = (put.chunk.clone(), put.kills);
-            let mut places = std::mem::take(&mut put.buffered);
-            if !put.ended {
-                places.extend(put.report.close());
-            }
+            let mut places = self.puts.take_buffered(lease);
+            places.extend(self.puts.end(lease));
             places.sort_unstable();
-            let work = self.take_back(lease, &chunk, &places, kills);
+            let work = self.take_back(&put, &places, put.kills);
             self.put_again(work, &mut effects);
             self.puts.take(lease);
         }

@@ -2,6 +2,7 @@
 
 use ahash::AHashMap;
 
+use super::settling::PutRef;
 use crate::chunk::Chunk;
 use crate::outcome::Cause;
 use crate::ports::sink::SinkError;
@@ -63,6 +64,32 @@ impl Puts {
 
     pub(super) fn get(&mut self, lease: u32) -> Option<&mut OpenPut> {
         self.open.get_mut(&lease)
+    }
+
+    pub(super) fn refer(&self, lease: u32) -> Option<PutRef> {
+        self.open.get(&lease).map(|put| PutRef {
+            lease,
+            chunk: put.chunk.clone(),
+            kills: put.kills,
+        })
+    }
+
+    /// Marks a put as ended; returns the places that have no outcome.
+    pub(super) fn end(&mut self, lease: u32) -> Vec<usize> {
+        self.open.get_mut(&lease).map_or_else(Vec::new, |put| {
+            put.ended = true;
+            put.report.close()
+        })
+    }
+
+    /// Places that wait for a flush; they wait no more.
+    pub(super) fn take_buffered(&mut self, lease: u32) -> Vec<usize> {
+        let mut places = self
+            .open
+            .get_mut(&lease)
+            .map_or_else(Vec::new, |put| std::mem::take(&mut put.buffered));
+        places.sort_unstable();
+        places
     }
 
     pub(super) fn take(&mut self, lease: u32) -> Option<OpenPut> {

@@ -15,6 +15,20 @@ use crate::record::{RecordId, SinkRecord};
 use crate::value::{Datum, Value};
 use crate::work_queue::Work;
 
+/// The put whose records are spoken of.
+#[derive(Clone, Debug)]
+pub(super) struct PutRef {
+    pub(super) lease: u32,
+    pub(super) chunk: Chunk,
+    pub(super) kills: u32,
+}
+
+impl PutRef {
+    fn entries<'a>(&'a self, places: &'a [usize]) -> impl Iterator<Item = Entry<'a>> {
+        places.iter().map(|place| entry(&self.chunk[*place]))
+    }
+}
+
 impl Books {
     pub(super) fn settle<'a>(
         &mut self,
@@ -28,31 +42,24 @@ impl Books {
             .step(lease, step, entries, &mut effects.settle, |_| {});
     }
 
-    pub(super) fn deliver(
-        &mut self,
-        lease: u32,
-        chunk: &Chunk,
-        places: &[usize],
-        effects: &mut Effects,
-    ) {
+    pub(super) fn deliver(&mut self, put: &PutRef, places: &[usize], effects: &mut Effects) {
         self.delivered += places.len() as u64;
         if !self.failing.is_empty() {
-            for place in places {
-                self.failing.remove(&key(entry(&chunk[*place])));
+            for entry in put.entries(places) {
+                self.failing.remove(&key(entry));
             }
         }
-        let delivered = places.iter().map(|place| entry(&chunk[*place]));
-        self.settle(lease, delivered, Settlement::Accept, effects);
+        self.settle(put.lease, put.entries(places), Settlement::Accept, effects);
     }
 
-    pub(super) fn buffer(&mut self, lease: u32, chunk: &Chunk, places: Vec<usize>) {
+    pub(super) fn buffer(&mut self, put: &PutRef, places: Vec<usize>) {
         if places.is_empty() {
             return;
         }
-        let buffered = places.iter().map(|place| entry(&chunk[*place]));
+        let buffered = put.entries(&places);
         self.ledger
-            .step(lease, Step::Buffer, buffered, &mut Vec::new(), |_| {});
-        if let Some(put) = self.puts.get(lease) {
+            .step(put.lease, Step::Buffer, buffered, &mut Vec::new(), |_| {});
+        if let Some(put) = self.puts.get(put.lease) {
             put.buffered.extend(places);
         }
     }
@@ -90,8 +97,7 @@ impl Books {
     /// so that another worker can try, if the gate lets them.
     pub(super) fn retry(
         &mut self,
-        lease: u32,
-        chunk: &Chunk,
+        put: &PutRef,
         places: &[usize],
         cause: &Cause,
         now: Instant,
@@ -101,7 +107,7 @@ impl Books {
         let mut later: Vec<(Instant, Vec<usize>)> = Vec::new();
         let mut release = Vec::new();
         for place in places {
-            let one = entry(&chunk[*place]);
+            let one = entry(&put.chunk[*place]);
             let failing = self.failing.entry(key(one)).or_insert(Failing {
                 failures: 0,
                 since: now,
@@ -111,7 +117,11 @@ impl Books {
             let at = self.policy.retry.next_try(failures, since, now, jitter);
             let at = match at {
                 Some(at) => at,
-                None if self.policy.gate.may_release(chunk[*place].delivery_count) => {
+                None if self
+                    .policy
+                    .gate
+                    .may_release(put.chunk[*place].delivery_count) =>
+                {
                     self.failing.remove(&key(one));
                     release.push(*place);
                     continue;
@@ -128,10 +138,10 @@ impl Books {
         if !release.is_empty() {
             tracing::warn!(records = release.len(), %cause, "no more retries here, releasing");
         }
-        let released = release.iter().map(|place| entry(&chunk[*place]));
-        self.settle(lease, released, Settlement::Release, effects);
+        let released = put.entries(&release);
+        self.settle(put.lease, released, Settlement::Release, effects);
         for (at, places) in later {
-            let mut work = self.take_back(lease, chunk, &places, 0);
+            let mut work = self.take_back(put, &places, 0);
             self.copy_out(&mut work);
             self.queue.push_later(at, work);
             effects.work = true;
@@ -142,8 +152,7 @@ impl Books {
     /// one is.
     pub(super) fn split(
         &mut self,
-        lease: u32,
-        chunk: &Chunk,
+        put: &PutRef,
         places: &[usize],
         kills: u32,
         cause: Cause,
@@ -151,10 +160,10 @@ impl Books {
     ) {
         if let [place] = places {
             let rejection = Rejection::new(Stage::TaskPut, cause);
-            self.reject(lease, entry(&chunk[*place]), &rejection, effects);
+            self.reject(put.lease, entry(&put.chunk[*place]), &rejection, effects);
             return;
         }
-        let work = self.take_back(lease, chunk, places, kills);
+        let work = self.take_back(put, places, kills);
         for half in work.halves() {
             self.put_again(half, effects);
         }
@@ -166,24 +175,18 @@ impl Books {
     }
 
     /// Takes records from a put; those that are not ours any more stay behind.
-    pub(super) fn take_back(
-        &mut self,
-        lease: u32,
-        chunk: &Chunk,
-        places: &[usize],
-        kills: u32,
-    ) -> Work {
+    pub(super) fn take_back(&mut self, put: &PutRef, places: &[usize], kills: u32) -> Work {
         let mut records: Vec<Option<&SinkRecord>> =
-            places.iter().map(|place| chunk.get(*place)).collect();
+            places.iter().map(|place| put.chunk.get(*place)).collect();
         let ours: Vec<&SinkRecord> = records.iter().copied().flatten().collect();
         let held = ours.iter().map(|record| entry(record));
         self.ledger
-            .step(lease, Step::Requeue, held, &mut Vec::new(), |place| {
+            .step(put.lease, Step::Requeue, held, &mut Vec::new(), |place| {
                 records[place] = None;
             });
         Work {
             records: records.into_iter().flatten().cloned().collect(),
-            holds: chunk.holds().clone(),
+            holds: put.chunk.holds().clone(),
             kills,
         }
     }
