@@ -91,3 +91,19 @@ impl Report {
         missing
     }
 }
+
+/// What a delivery does with a report, for the tests of sinks.
+#[cfg(feature = "testing")]
+impl Report {
+    /// Waits until something was reported, and takes it.
+    pub async fn next_outcomes(&self) -> Vec<(usize, Outcome)> {
+        self.reported().await;
+        self.take()
+    }
+
+    /// Gives up on the put: places without an outcome, which get none now.
+    #[must_use]
+    pub fn abandon(&self) -> Vec<usize> {
+        self.close()
+    }
+}

@@ -1,1 +1,8 @@
 //! Where records go, one sink a folder.
+
+pub mod file;
+pub mod null;
+pub mod registry;
+
+#[cfg(test)]
+mod contract;

@@ -1,0 +1,16 @@
+//! The sink that appends records to a file, one a line.
+
+mod append;
+mod config;
+mod folder;
+mod json_line;
+mod line;
+mod rotation;
+mod sink;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use config::{FileConfig, KEYS};
+pub use sink::FileFactory;
