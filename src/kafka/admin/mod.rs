@@ -1,0 +1,24 @@
+//! What a connector needs from Kafka's admin side.
+//!
+//! Decisions are pure functions over what the cluster answered; the calls
+//! around them are methods of [`Admin`], each in the file of its subject.
+
+mod client;
+mod error;
+mod group_configs;
+mod group_ids;
+mod group_settings;
+mod lag;
+mod migrate;
+mod pattern;
+mod topics;
+
+pub use client::Admin;
+pub use error::AdminError;
+pub use group_configs::PreparedGroup;
+pub use group_ids::{KnownGroup, ShareGroupCheck};
+pub use group_settings::{GroupSettings, Setting, WantedSettings};
+pub use lag::SharePosition;
+pub use migrate::{Direction, Migration, MigrationReport, MigrationRow, Start};
+pub use pattern::{PatternError, TopicPattern};
+pub use topics::{ResolvedTopics, Topic, TopicChanges, TopicSelection, TopicWatch};

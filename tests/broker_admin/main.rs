@@ -1,0 +1,11 @@
+//! The admin side against a real broker.
+//!
+//! Names of topics and groups are new in each run, so the broker may be one
+//! that lives longer than the tests.
+#![cfg(feature = "broker-tests")]
+
+mod cluster;
+mod group_ids;
+mod group_settings;
+mod migrate;
+mod topics;

@@ -1,0 +1,169 @@
+use std::time::Duration;
+
+use krafka::admin::{AlterShareGroupOffsetsOptions, TopicPartition};
+use sluice::kafka::admin::{
+    AdminError, Direction, Migration, MigrationReport, ShareGroupCheck, Start, TopicSelection,
+    WantedSettings,
+};
+
+use crate::cluster::{admin, commit, create_topic, eventually, fresh, kafka, produce};
+
+async fn migration(direction: Direction, partitions: i32) -> (Migration, String) {
+    let (topic, connector) = (fresh("orders"), fresh("migrated"));
+    create_topic(&topic, partitions).await;
+    let migration = Migration {
+        direction,
+        consumer_group: format!("connect-{connector}"),
+        share_group: format!("share-{connector}"),
+        topics: TopicSelection::Names(vec![topic.clone()]),
+        dry_run: false,
+    };
+    (migration, topic)
+}
+
+fn starts(report: &MigrationReport) -> Vec<Start> {
+    report.rows.iter().map(|row| row.start).collect()
+}
+
+#[tokio::test]
+async fn positions_carried_over_are_where_the_share_group_begins() {
+    let (mut migration, topic) = migration(Direction::ToShare, 2).await;
+    produce(&topic, 0, 5).await;
+    commit(&migration.consumer_group, &topic, &[(0, 3)]).await;
+    let admin = admin().await;
+
+    migration.dry_run = true;
+    let report = admin.migrate(&migration).await.unwrap();
+    assert_eq!(starts(&report), [Start::Set(3), Start::ByReset]);
+    assert!(
+        admin
+            .share_positions(&migration.share_group)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+
+    migration.dry_run = false;
+    let report = admin.migrate(&migration).await.unwrap();
+    assert_eq!(starts(&report), [Start::Set(3), Start::ByReset]);
+    let positions = admin.share_positions(&migration.share_group).await.unwrap();
+    assert_eq!(positions.len(), 1);
+    assert_eq!(
+        (positions[0].start_offset, positions[0].lag),
+        (Some(3), Some(2))
+    );
+
+    let again = admin.migrate(&migration).await.unwrap();
+    assert_eq!(starts(&again), [Start::Already(3), Start::ByReset]);
+
+    let check = ShareGroupCheck {
+        connector: "migrated".to_owned(),
+        group: migration.share_group.clone(),
+        consumer_group: migration.consumer_group.clone(),
+        topics: vec![topic.clone()],
+        reset_given: false,
+    };
+    admin.check_share_group(&check).await.unwrap();
+    admin
+        .prepare_share_group(&migration.share_group, &WantedSettings::default())
+        .await
+        .unwrap();
+
+    // The other partition has no position, so its record comes by the policy.
+    produce(&topic, 1, 1).await;
+    let member = kafka()
+        .await
+        .share_consumer(&*migration.share_group)
+        .build()
+        .await
+        .unwrap();
+    member.subscribe(&[&topic]).await.unwrap();
+    let mut seen = Vec::new();
+    while seen.len() < 3 {
+        let polled = member.poll(Duration::from_secs(1)).await.unwrap();
+        seen.extend(
+            polled
+                .into_iter()
+                .map(|record| (record.partition, record.offset)),
+        );
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, [(0, 3), (0, 4), (1, 0)]);
+
+    let error = admin.migrate(&migration).await.unwrap_err();
+    let AdminError::HasMembers { group, .. } = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(group, &migration.share_group);
+    member.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn consumer_group_with_members_is_refused_by_name() {
+    let (migration, topic) = migration(Direction::ToShare, 1).await;
+    let consumer = kafka()
+        .await
+        .consumer(&*migration.consumer_group)
+        .build()
+        .await
+        .unwrap();
+    consumer.subscribe(&[&topic]).await.unwrap();
+    let admin = admin().await;
+    eventually("the member to join", || async {
+        let _ = consumer.poll(Duration::from_millis(50)).await;
+        let found = admin.find_group(&migration.consumer_group).await.unwrap();
+        found.is_some_and(|group| group.has_members())
+    })
+    .await;
+    let error = admin.migrate(&migration).await.unwrap_err();
+    let expected = format!("group {} still has members", migration.consumer_group);
+    assert!(error.to_string().starts_with(&expected), "{error}");
+    consumer.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn back_to_the_consumer_group_the_start_offsets_are_committed() {
+    let (migration, topic) = migration(Direction::ToConsumer, 2).await;
+    produce(&topic, 1, 4).await;
+    let start = (TopicPartition::new(topic.clone(), 1), 2);
+    let answers = kafka()
+        .await
+        .admin()
+        .alter_share_group_offsets(
+            &*migration.share_group,
+            [start],
+            AlterShareGroupOffsetsOptions::default(),
+        )
+        .await
+        .unwrap();
+    answers.into_values().collect::<Result<(), _>>().unwrap();
+
+    let admin = admin().await;
+    let report = admin.migrate(&migration).await.unwrap();
+    assert_eq!(starts(&report), [Start::ByReset, Start::Set(2)]);
+    let committed = kafka()
+        .await
+        .admin()
+        .list_consumer_group_offsets(&*migration.consumer_group, Default::default())
+        .await
+        .unwrap();
+    let committed = &committed[&TopicPartition::new(topic, 1)];
+    assert_eq!(committed.as_ref().unwrap().offset, Some(2));
+    let again = admin.migrate(&migration).await.unwrap();
+    assert_eq!(starts(&again), [Start::ByReset, Start::Already(2)]);
+}
+
+#[tokio::test]
+async fn wrong_names_are_told() {
+    let (mut migration, topic) = migration(Direction::ToShare, 1).await;
+    let admin = admin().await;
+    let error = admin.migrate(&migration).await.unwrap_err();
+    let expected = format!(
+        "group {} has no position for topic {topic}",
+        migration.consumer_group
+    );
+    assert!(error.to_string().starts_with(&expected), "{error}");
+    migration.topics = TopicSelection::Names(vec![fresh("nowhere")]);
+    let error = admin.migrate(&migration).await.unwrap_err();
+    assert!(matches!(error, AdminError::TopicMissing { .. }), "{error}");
+}
