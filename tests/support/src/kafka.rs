@@ -85,7 +85,7 @@ impl Kafka {
             .map(|id| {
                 Node::new(
                     id,
-                    folder.path().join(format!("node-{id}")),
+                    folder.path().to_owned(),
                     options.jvm_options(),
                     &node_properties(id, &ports, options, &certificates),
                 )

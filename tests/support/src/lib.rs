@@ -1,5 +1,7 @@
 //! Real Kafka, real workers and counting for tests.
 
+pub mod consume;
+pub mod counting;
 pub mod java;
 pub mod kafka;
 mod node;
@@ -9,3 +11,4 @@ mod settings;
 pub mod tls;
 pub mod topics;
 pub mod wait;
+pub mod worker;

@@ -65,6 +65,7 @@ fn free_port() -> Result<TcpListener> {
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) id: usize,
+    cluster_folder: PathBuf,
     folder: PathBuf,
     jvm_options: Vec<String>,
     process: Mutex<Option<Process>>,
@@ -73,10 +74,11 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn new(
         id: usize,
-        folder: PathBuf,
+        cluster_folder: PathBuf,
         jvm_options: Vec<String>,
         properties: &[(String, String)],
     ) -> Result<Self> {
+        let folder = cluster_folder.join(format!("node-{id}"));
         std::fs::create_dir_all(&folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
         let mut text = format!("log.dirs={}\n", folder.join("data").display());
@@ -86,6 +88,7 @@ impl Node {
         std::fs::write(folder.join("server.properties"), text)?;
         Ok(Self {
             id,
+            cluster_folder,
             folder,
             jvm_options,
             process: Mutex::new(None),
@@ -127,7 +130,7 @@ impl Node {
         *process = Some(Process::spawn(
             format!("Kafka node {}", self.id),
             command,
-            &self.folder,
+            &self.cluster_folder,
         )?);
         Ok(())
     }

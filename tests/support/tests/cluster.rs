@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use sluice_test_support::{
+    consume::read_topic,
+    counting::Tally,
     java::{self, Figures},
     kafka::{Kafka, KafkaOptions},
     process::Signal,
-    produce::{NewRecord, json_records, produce, produce_with},
+    produce::{NewRecord, ids, json_records, produce, produce_with},
     topics::unique_name,
     wait::eventually,
 };
@@ -28,6 +30,56 @@ async fn all_produced_records_are_in_the_topic_spread_evenly() -> Result<()> {
     assert_eq!(confirmed, 300);
     let ends = admin.end_offsets(&topic).await?;
     assert_eq!(ends.into_values().collect::<Vec<_>>(), [100, 100, 100]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn records_come_back_with_key_headers_and_timestamp() -> Result<()> {
+    let kafka = Kafka::shared().await?;
+    let topic = unique_name("whole");
+    kafka.admin().await?.create_topic(&topic, 2).await?;
+    let full = NewRecord::value("v")
+        .key("k")
+        .header("trace", "t-1")
+        .partition(1)
+        .timestamp(1_700_000_000_000);
+    let records = [full, NewRecord::tombstone("gone").partition(1)];
+    produce(kafka.bootstrap_servers(), &topic, records).await?;
+    let read = read_topic(kafka.bootstrap_servers(), &topic).await?;
+    let [first, second] = read.as_slice() else {
+        panic!("two records, not {read:?}");
+    };
+    assert_eq!((first.partition, first.offset), (1, 0));
+    assert_eq!(first.key.as_deref(), Some(b"k".as_slice()));
+    assert_eq!(first.header("trace").as_deref(), Some("t-1"));
+    assert_eq!(first.timestamp, Some(1_700_000_000_000));
+    assert_eq!((second.offset, &second.value), (1, &None));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_million_records_are_counted_in_a_topic() -> Result<()> {
+    let kafka = Kafka::shared().await?;
+    let topic = unique_name("million");
+    kafka.admin().await?.create_topic(&topic, 4).await?;
+    produce(
+        kafka.bootstrap_servers(),
+        &topic,
+        json_records(1_000_000, 4, 100),
+    )
+    .await?;
+    let read = read_topic(kafka.bootstrap_servers(), &topic).await?;
+    let values = read.iter().filter_map(|record| record.value.as_deref());
+    Tally::from_json_values(values, "/id").exactly_once(ids(1_000_000))
+}
+
+#[tokio::test]
+async fn reading_a_topic_that_does_not_exist_is_an_error() -> Result<()> {
+    let kafka = Kafka::shared().await?;
+    let error = read_topic(kafka.bootstrap_servers(), "nowhere")
+        .await
+        .unwrap_err();
+    assert!(format!("{error:#}").contains("nowhere"), "{error:#}");
     Ok(())
 }
 
@@ -150,19 +202,19 @@ async fn the_secure_listener_takes_a_known_user_over_tls_and_nobody_else() -> Re
     kafka.admin().await?.create_topic("guarded", 1).await?;
     let servers = kafka.secure_bootstrap_servers()?;
     let ca_file = kafka.ca_file().to_string_lossy().into_owned();
-    let login = |password| {
+    let login = |password, patience| {
         [
             ("security.protocol", "SASL_SSL"),
             ("sasl.mechanism", "SCRAM-SHA-512"),
             ("sasl.username", "alice"),
             ("sasl.password", password),
             ("ssl.ca.location", ca_file.as_str()),
-            ("message.timeout.ms", "10000"),
+            ("message.timeout.ms", patience),
         ]
     };
     let one = || json_records(1, 1, 0);
-    produce_with(servers, "guarded", one(), &login("alice-secret")).await?;
-    produce_with(servers, "guarded", one(), &login("wrong"))
+    produce_with(servers, "guarded", one(), &login("alice-secret", "30000")).await?;
+    produce_with(servers, "guarded", one(), &login("wrong", "2000"))
         .await
         .unwrap_err();
     let ends = kafka.admin().await?.end_offsets("guarded").await?;
