@@ -1,1 +1,14 @@
 //! Real Kafka, real workers and counting for tests.
+
+pub mod consume;
+pub mod counting;
+pub mod java;
+pub mod kafka;
+mod node;
+pub mod process;
+pub mod produce;
+mod settings;
+pub mod tls;
+pub mod topics;
+pub mod wait;
+pub mod worker;

@@ -1,0 +1,209 @@
+//! One Kafka node: broker and controller in one JVM.
+
+use std::{
+    fs::OpenOptions,
+    hash::{BuildHasher, RandomState},
+    net::{Ipv4Addr, TcpListener},
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail};
+use parking_lot::Mutex;
+
+use crate::{
+    java::java,
+    process::{Process, Signal},
+};
+
+const CLUSTER_ID: &str = "c2x1aWNlLXRlc3QtMDAwMQ";
+const LOG_TAIL_LINES: usize = 40;
+
+/// Below the range that Linux takes outgoing connections' ports from, so that
+/// a node that is down for a while finds its port free when it comes back.
+const PORTS: std::ops::Range<u16> = 15_000..32_000;
+
+/// Where one node listens.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ports {
+    pub(crate) plaintext: u16,
+    pub(crate) controller: u16,
+    pub(crate) sasl_ssl: u16,
+}
+
+impl Ports {
+    pub(crate) fn pick() -> Result<Self> {
+        // Held until all are picked, or the same could be picked twice.
+        let held = [free_port()?, free_port()?, free_port()?];
+        let mut ports = [0; 3];
+        for (port, listener) in ports.iter_mut().zip(&held) {
+            *port = listener.local_addr()?.port();
+        }
+        let [plaintext, controller, sasl_ssl] = ports;
+        Ok(Self {
+            plaintext,
+            controller,
+            sasl_ssl,
+        })
+    }
+}
+
+fn free_port() -> Result<TcpListener> {
+    let width = u64::from(PORTS.end - PORTS.start);
+    for attempt in 0..1000 {
+        // Each state is seeded anew at random.
+        let offset = RandomState::new().hash_one(attempt) % width;
+        let port = PORTS.start + u16::try_from(offset)?;
+        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            return Ok(listener);
+        }
+    }
+    bail!("no free port found in {PORTS:?}")
+}
+
+/// A node's folder and how to start it there.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) id: usize,
+    cluster_folder: PathBuf,
+    folder: PathBuf,
+    jvm_options: Vec<String>,
+    process: Mutex<Option<Process>>,
+}
+
+impl Node {
+    pub(crate) fn new(
+        id: usize,
+        cluster_folder: PathBuf,
+        jvm_options: Vec<String>,
+        properties: &[(String, String)],
+    ) -> Result<Self> {
+        let folder = cluster_folder.join(format!("node-{id}"));
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+        let mut text = format!("log.dirs={}\n", folder.join("data").display());
+        for (key, value) in properties {
+            text.push_str(&format!("{key}={value}\n"));
+        }
+        std::fs::write(folder.join("server.properties"), text)?;
+        Ok(Self {
+            id,
+            cluster_folder,
+            folder,
+            jvm_options,
+            process: Mutex::new(None),
+        })
+    }
+
+    /// The command that prepares the node's data folder.
+    pub(crate) fn format(&self, users: &[(String, String)]) -> Result<Command> {
+        let mut command = java("kafka.tools.StorageTool", &[])?;
+        command
+            .args(["format", "--ignore-formatted", "--cluster-id", CLUSTER_ID])
+            .arg("--config")
+            .arg(self.folder.join("server.properties"));
+        for (name, password) in users {
+            command.arg("--add-scram").arg(format!(
+                "SCRAM-SHA-512=[name=\"{name}\",password=\"{password}\"]"
+            ));
+        }
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Ok(command)
+    }
+
+    /// Starts the node; a running one is ended first.
+    pub(crate) fn start(&self) -> Result<()> {
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.log_file())?;
+        let mut command = java("kafka.Kafka", &self.jvm_options)?;
+        command
+            .arg(self.folder.join("server.properties"))
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        let mut process = self.process.lock();
+        process.take();
+        *process = Some(Process::spawn(
+            format!("Kafka node {}", self.id),
+            command,
+            &self.cluster_folder,
+        )?);
+        Ok(())
+    }
+
+    pub(crate) fn kill(&self) {
+        self.process.lock().take();
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+        match &*self.process.lock() {
+            Some(process) => process.signal(signal),
+            None => bail!("Kafka node {} does not run", self.id),
+        }
+    }
+
+    /// The process id, while it runs.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.process.lock().as_ref().map(Process::pid)
+    }
+
+    /// An error with the end of its log if the node has died by itself.
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        let status = match &*self.process.lock() {
+            Some(process) => process.exit_status()?,
+            None => None,
+        };
+        match status {
+            Some(status) => bail!(
+                "Kafka node {} ended with {status}:\n{}",
+                self.id,
+                self.log_tail()
+            ),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn log_tail(&self) -> String {
+        match std::fs::read_to_string(self.log_file()) {
+            Ok(log) => tail(&log, LOG_TAIL_LINES),
+            Err(error) => format!("no log: {error}"),
+        }
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.folder.join("node.log")
+    }
+}
+
+/// The last `count` lines of `text`.
+pub(crate) fn tail(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_of_one_node_differ_and_lie_below_the_ephemeral_range() {
+        for _ in 0..50 {
+            let ports = Ports::pick().unwrap();
+            let mut all = vec![ports.plaintext, ports.controller, ports.sasl_ssl];
+            assert!(all.iter().all(|port| PORTS.contains(port)), "{ports:?}");
+            all.sort_unstable();
+            all.dedup();
+            assert_eq!(all.len(), 3, "{ports:?}");
+        }
+    }
+
+    #[test]
+    fn the_tail_of_a_text_is_its_last_lines() {
+        assert_eq!(tail("a\nb\nc\n", 2), "b\nc");
+        assert_eq!(tail("a\n", 2), "a");
+    }
+}

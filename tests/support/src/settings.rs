@@ -1,0 +1,193 @@
+//! How a test cluster is set up.
+
+use crate::{node::Ports, tls::Certificates};
+
+/// Coordinators with few partitions, and groups that notice a lost member
+/// soon. Locks of one second are allowed, not the default: a test that wants
+/// them sets `share.record.lock.duration.ms` on its group.
+const QUICK: &[(&str, &str)] = &[
+    ("group.share.min.record.lock.duration.ms", "1000"),
+    ("group.share.min.session.timeout.ms", "1000"),
+    ("group.share.session.timeout.ms", "6000"),
+    ("group.share.min.heartbeat.interval.ms", "200"),
+    ("group.share.heartbeat.interval.ms", "500"),
+    ("group.share.assignment.interval.ms", "0"),
+    ("group.consumer.min.session.timeout.ms", "1000"),
+    ("group.consumer.session.timeout.ms", "6000"),
+    ("group.consumer.min.heartbeat.interval.ms", "200"),
+    ("group.consumer.heartbeat.interval.ms", "500"),
+    ("group.consumer.assignment.interval.ms", "0"),
+    ("group.min.session.timeout.ms", "1000"),
+    ("broker.heartbeat.interval.ms", "500"),
+    ("broker.session.timeout.ms", "3000"),
+];
+
+/// What every test cluster has.
+const COMMON: &[(&str, &str)] = &[
+    ("process.roles", "broker,controller"),
+    ("controller.listener.names", "CONTROLLER"),
+    ("inter.broker.listener.name", "PLAINTEXT"),
+    (
+        "listener.security.protocol.map",
+        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL",
+    ),
+    ("auto.create.topics.enable", "false"),
+    ("group.initial.rebalance.delay.ms", "0"),
+    ("offsets.topic.num.partitions", "2"),
+    ("transaction.state.log.num.partitions", "2"),
+    ("share.coordinator.state.topic.num.partitions", "2"),
+    // The default is a quarter of the heap that tests give a broker.
+    ("log.cleaner.dedupe.buffer.size", "16777216"),
+];
+
+const REPLICATED_TOPICS: &[&str] = &[
+    "offsets.topic",
+    "transaction.state.log",
+    "share.coordinator.state.topic",
+];
+
+/// What a test asks of its cluster.
+#[derive(Clone)]
+pub struct KafkaOptions {
+    pub(crate) nodes: usize,
+    pub(crate) heap_mb: u32,
+    pub(crate) quick: bool,
+    pub(crate) users: Vec<(String, String)>,
+    pub(crate) properties: Vec<(String, String)>,
+}
+
+impl Default for KafkaOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl KafkaOptions {
+    /// One node, 512 MB of heap, quick heartbeats.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            nodes: 1,
+            heap_mb: 512,
+            quick: true,
+            users: Vec::new(),
+            properties: Vec::new(),
+        }
+    }
+
+    /// So many nodes; internal topics get up to three replicas.
+    #[must_use]
+    pub const fn nodes(mut self, nodes: usize) -> Self {
+        self.nodes = nodes;
+        self
+    }
+
+    #[must_use]
+    pub const fn heap_mb(mut self, heap_mb: u32) -> Self {
+        self.heap_mb = heap_mb;
+        self
+    }
+
+    /// Kafka's own time-outs and intervals, as operators meet them.
+    #[must_use]
+    pub const fn default_timeouts(mut self) -> Self {
+        self.quick = false;
+        self
+    }
+
+    /// Opens the `SASL_SSL` listener and adds a user for SCRAM-SHA-512.
+    #[must_use]
+    pub fn user(mut self, name: &str, password: &str) -> Self {
+        self.users.push((name.to_owned(), password.to_owned()));
+        self
+    }
+
+    /// One more broker property; it wins over those set here.
+    #[must_use]
+    pub fn property(mut self, key: &str, value: &str) -> Self {
+        self.properties.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub(crate) fn jvm_options(&self) -> Vec<String> {
+        vec![format!("-Xmx{}m", self.heap_mb)]
+    }
+}
+
+/// The server properties of node `id` (1, 2, ...), the later ones win.
+pub(crate) fn node_properties(
+    id: usize,
+    ports: &[Ports],
+    options: &KafkaOptions,
+    certificates: &Certificates,
+) -> Vec<(String, String)> {
+    let mut properties = Vec::new();
+    let mut set = |key: &str, value: String| properties.push((key.to_owned(), value));
+    for (key, value) in COMMON {
+        set(key, (*value).to_owned());
+    }
+    if options.quick {
+        for (key, value) in QUICK {
+            set(key, (*value).to_owned());
+        }
+    }
+    let replicas = options.nodes.min(3);
+    for topic in REPLICATED_TOPICS {
+        set(&format!("{topic}.replication.factor"), replicas.to_string());
+    }
+    // The offsets topic has no setting of its own for this.
+    for topic in &REPLICATED_TOPICS[1..] {
+        set(&format!("{topic}.min.isr"), replicas.min(2).to_string());
+    }
+    set("node.id", id.to_string());
+    set("controller.quorum.voters", voters(ports));
+    for (key, value) in listeners(&ports[id - 1], options, certificates) {
+        set(&key, value);
+    }
+    properties.extend(options.properties.iter().cloned());
+    properties
+}
+
+fn voters(ports: &[Ports]) -> String {
+    let voters: Vec<String> = ports
+        .iter()
+        .enumerate()
+        .map(|(index, ports)| format!("{}@127.0.0.1:{}", index + 1, ports.controller))
+        .collect();
+    voters.join(",")
+}
+
+fn listeners(
+    ports: &Ports,
+    options: &KafkaOptions,
+    certificates: &Certificates,
+) -> Vec<(String, String)> {
+    let mut advertised = format!("PLAINTEXT://127.0.0.1:{}", ports.plaintext);
+    let mut properties = Vec::new();
+    let mut set = |key: &str, value: String| properties.push((key.to_owned(), value));
+    if !options.users.is_empty() {
+        advertised.push_str(&format!(",SASL_SSL://127.0.0.1:{}", ports.sasl_ssl));
+        set("sasl.enabled.mechanisms", "SCRAM-SHA-512".to_owned());
+        set(
+            "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config",
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;".to_owned(),
+        );
+        set("ssl.keystore.type", "PEM".to_owned());
+        set(
+            "ssl.keystore.location",
+            certificates.server.display().to_string(),
+        );
+        set("ssl.truststore.type", "PEM".to_owned());
+        set(
+            "ssl.truststore.location",
+            certificates.ca.display().to_string(),
+        );
+        set("ssl.client.auth", "requested".to_owned());
+    }
+    set("advertised.listeners", advertised.clone());
+    set(
+        "listeners",
+        format!("{advertised},CONTROLLER://127.0.0.1:{}", ports.controller),
+    );
+    properties
+}
