@@ -1,3 +1,4 @@
 //! Kafka behind the ports.
 
 pub mod admin;
+pub mod share;

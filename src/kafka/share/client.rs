@@ -1,0 +1,466 @@
+//! The share client as a pure state machine over all brokers: who fetches
+//! what, how much, and what the pipeline is told. Time and answers come in,
+//! requests and events go out.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_actors::credit::Credit;
+use sluice_actors::outcome::Cause;
+use sluice_actors::ports::source::{Answer, AnsweredRange, SettleRange, SourceClosed, SourceEvent};
+use sluice_actors::record::SourcePartition;
+use tokio::time::Instant;
+
+use super::answers::{Effects, Names};
+use super::broker::{Broker, Phase, Turn};
+use super::config::ShareSourceConfig;
+use super::layout::{Layout, Survey};
+use super::ranges::offsets_between;
+use super::request::{Failure, Reply, Request};
+use super::session::PartitionKey;
+use super::settlements::{Told, not_held};
+use super::troubles::Troubles;
+
+/// How often locks that ended without a settlement are looked for.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// What the member's heartbeats brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Membership {
+    Joined,
+    Troubled(Cause),
+    Failed(Cause),
+}
+
+/// The sessions with all brokers.
+#[derive(Debug)]
+pub(super) struct Client {
+    config: Arc<ShareSourceConfig>,
+    credit: Arc<Credit>,
+    layout: Layout,
+    brokers: BTreeMap<i32, Broker>,
+    joined: bool,
+    failed: bool,
+    closing: Option<Phase>,
+    /// The layout has changed, and not everything is in its place yet.
+    moving: bool,
+    ready: bool,
+    troubles: Troubles,
+    swept_at: Instant,
+    unconfirmed: u64,
+    events: VecDeque<SourceEvent>,
+    metadata_is_stale: bool,
+}
+
+impl Names for Layout {
+    fn name(&self, key: &PartitionKey) -> Option<&Arc<SourcePartition>> {
+        self.places.get(key).map(|place| &place.partition)
+    }
+}
+
+impl Client {
+    pub(super) fn new(config: Arc<ShareSourceConfig>, credit: Arc<Credit>, now: Instant) -> Self {
+        Self {
+            config,
+            credit,
+            layout: Layout::default(),
+            brokers: BTreeMap::new(),
+            joined: false,
+            failed: false,
+            closing: None,
+            moving: false,
+            ready: false,
+            troubles: Troubles::default(),
+            swept_at: now,
+            unconfirmed: 0,
+            events: VecDeque::new(),
+            metadata_is_stale: false,
+        }
+    }
+
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The next thing to tell the pipeline.
+    pub(super) fn next_event(&mut self) -> Option<SourceEvent> {
+        self.events.pop_front()
+    }
+
+    pub(super) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Whether the metadata turned out wrong since the last call.
+    pub(super) fn take_metadata_is_stale(&mut self) -> bool {
+        std::mem::take(&mut self.metadata_is_stale)
+    }
+
+    pub(super) fn membership(&mut self, membership: Membership, now: Instant) {
+        let group = format!("group {}", self.config.group_id);
+        match membership {
+            Membership::Joined => {
+                self.joined = true;
+                self.clear(&group);
+            }
+            Membership::Troubled(cause) => self.raise(&group, cause, now),
+            Membership::Failed(cause) => self.fail(cause),
+        }
+    }
+
+    pub(super) fn surveyed(&mut self, survey: Survey, now: Instant) {
+        let layout = match survey {
+            Survey::Found(layout) => layout,
+            Survey::Blind(cause) => return self.raise("metadata", cause, now),
+        };
+        self.clear("metadata");
+        for (topic, cause) in &layout.faults {
+            self.raise(&topic_resource(topic), Arc::clone(cause), now);
+        }
+        let well: Vec<String> = self
+            .layout
+            .faults
+            .keys()
+            .filter(|topic| !layout.faults.contains_key(*topic))
+            .map(|topic| topic_resource(topic))
+            .collect();
+        for topic in well {
+            self.clear(&topic);
+        }
+        self.moving |= layout != self.layout;
+        self.layout = layout;
+    }
+
+    /// Takes settlements from the pipeline.
+    pub(super) fn settle(&mut self, ranges: &[SettleRange], now: Instant) {
+        let mut told = Told::default();
+        for range in ranges {
+            let here = self
+                .brokers
+                .values_mut()
+                .any(|broker| broker.settle(range, now, &mut told));
+            if !here {
+                told.answered.push(AnsweredRange {
+                    range: range.clone(),
+                    answer: Answer::Unknown { cause: not_held() },
+                });
+            }
+        }
+        self.tell(told);
+    }
+
+    /// No more fetches; settle until then, and close the sessions.
+    pub(super) fn close(&mut self, settle_until: Instant) {
+        self.closing = Some(Phase::Closing { settle_until });
+    }
+
+    /// Every session is closed.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closing.is_some() && self.brokers.values().all(Broker::is_idle)
+    }
+
+    /// The end, with or without the brokers' answers.
+    pub(super) fn finish(&mut self) -> SourceClosed {
+        let mut told = Told::default();
+        let cause: Cause = "the source was closed before the broker answered".into();
+        let late: Vec<String> = self
+            .brokers
+            .values()
+            .filter(|broker| !broker.is_idle())
+            .map(Broker::resource)
+            .collect();
+        for broker in self.brokers.values_mut() {
+            for book in broker.books.values_mut() {
+                book.lose(&cause, &mut told);
+            }
+        }
+        told.lost.clear();
+        self.tell(told);
+        SourceClosed {
+            unconfirmed: self.unconfirmed,
+            cause: (!late.is_empty())
+                .then(|| format!("no answer in time from {}", late.join(", ")).into()),
+        }
+    }
+
+    /// What to send now. Call it again after anything has changed.
+    pub(super) fn plan(&mut self, now: Instant) -> Vec<Request> {
+        self.sweep(now);
+        if self.moving {
+            self.move_partitions();
+        }
+        let mut requests = Vec::new();
+        let ids: Vec<i32> = self.brokers.keys().copied().collect();
+        for id in ids {
+            let turn = self.turn(now);
+            if let Some(broker) = self.brokers.get_mut(&id) {
+                requests.extend(broker.plan(&turn));
+            }
+        }
+        requests
+    }
+
+    /// When to plan again, if nothing else happens.
+    pub(super) fn wake_at(&self, now: Instant) -> Option<Instant> {
+        let turn = self.turn(now);
+        let holds = self
+            .brokers
+            .values()
+            .any(|broker| broker.open_records() > 0);
+        let sweep = holds.then(|| self.swept_at + SWEEP);
+        self.brokers
+            .values()
+            .filter_map(|broker| broker.wake_at(&turn))
+            .chain(sweep)
+            .min()
+    }
+
+    fn turn(&self, now: Instant) -> Turn {
+        let taken: u64 = self
+            .brokers
+            .values()
+            .map(|broker| broker.open_records() + broker.asked_records() as u64)
+            .sum();
+        let window = self.credit.window_records() as u64;
+        let free_bytes = match self.credit.free_bytes() {
+            // What is larger than the limit must come through as well.
+            0 if self.credit.held_bytes() == 0 => 1,
+            free => free,
+        };
+        Turn {
+            now,
+            phase: self.phase(),
+            free_records: signed(window) - signed(taken),
+            free_bytes: if window == 0 { 0 } else { free_bytes },
+            sharers: self
+                .brokers
+                .values()
+                .filter(|broker| broker.wants_records())
+                .count(),
+        }
+    }
+
+    fn phase(&self) -> Phase {
+        match self.closing {
+            Some(closing) => closing,
+            None if self.joined && !self.failed => Phase::Fetching,
+            None => Phase::Settling,
+        }
+    }
+
+    /// Brings the sessions in line with the layout. A partition has one
+    /// session at a time: what its former broker held is lost before the next
+    /// one fetches it.
+    fn move_partitions(&mut self) {
+        let mut told = Told::default();
+        self.part(&mut told);
+        self.tell(told);
+        for id in self.layout.leaders() {
+            self.brokers
+                .entry(id)
+                .or_insert_with(|| Broker::new(id, Arc::clone(&self.config)));
+        }
+        self.moving = false;
+        let ids: Vec<i32> = self.brokers.keys().copied().collect();
+        for id in ids {
+            let (wanted, blocked): (BTreeSet<_>, BTreeSet<_>) = self
+                .layout
+                .led_by(id)
+                .partition(|key| !self.is_elsewhere(key, id));
+            self.moving |= !blocked.is_empty();
+            if let Some(broker) = self.brokers.get_mut(&id) {
+                broker.want(wanted);
+            }
+        }
+        self.brokers
+            .retain(|_, broker| broker.wants_records() || !broker.is_idle());
+        let resources: BTreeSet<String> = self.resources().collect();
+        if self
+            .troubles
+            .retain(|resource| resources.contains(resource))
+        {
+            self.recovered();
+        }
+    }
+
+    fn is_elsewhere(&self, key: &PartitionKey, id: i32) -> bool {
+        self.brokers
+            .values()
+            .any(|broker| broker.id != id && broker.is_with(key))
+    }
+
+    /// Takes leave of partitions that have another leader now or are gone.
+    /// Those of a topic that is only not subscribed any more are kept until
+    /// they are settled.
+    fn part(&mut self, told: &mut Told) {
+        for broker in self.brokers.values_mut() {
+            if broker.in_flight.is_some() {
+                continue;
+            }
+            let keys: Vec<PartitionKey> = broker.books.keys().copied().collect();
+            for key in keys {
+                if let Some(cause) = reason_to_part(&self.layout, broker, &key) {
+                    broker.part_with(&key, &cause, told);
+                }
+            }
+        }
+    }
+
+    /// The resources that a trouble may be about.
+    fn resources(&self) -> impl Iterator<Item = String> + '_ {
+        let group = format!("group {}", self.config.group_id);
+        let places = self.layout.places.values();
+        self.brokers
+            .values()
+            .map(Broker::resource)
+            .chain(self.layout.topics.iter().map(|topic| topic_resource(topic)))
+            .chain(places.map(|place| super::answers::resource_of(&place.partition)))
+            .chain([group, "metadata".to_owned()])
+    }
+
+    /// A broker answered; whether its connection is to be dropped.
+    pub(super) fn answered(
+        &mut self,
+        id: i32,
+        result: Result<Reply, Failure>,
+        now: Instant,
+    ) -> bool {
+        let Some(broker) = self.brokers.get_mut(&id) else {
+            return true;
+        };
+        let effects = match result {
+            Ok(reply) => broker.answered(reply, &self.layout, now),
+            Err(failure) => broker.failed(&failure, now),
+        };
+        // A partition that waited for this answer may move now.
+        self.moving |= effects.metadata_is_stale;
+        let drop_connection = effects.drop_connection;
+        self.apply(effects, now);
+        drop_connection
+    }
+
+    fn apply(&mut self, effects: Effects, now: Instant) {
+        self.tell(effects.told);
+        if !effects.acquired.is_empty() && self.closing.is_none() {
+            self.events
+                .push_back(SourceEvent::Acquired(effects.acquired));
+        }
+        self.metadata_is_stale |= effects.metadata_is_stale;
+        for (resource, cause) in effects.troubles {
+            match cause {
+                Some(cause) => self.raise(&resource, cause, now),
+                None => self.clear(&resource),
+            }
+        }
+        if let Some(cause) = effects.failed {
+            self.fail(cause);
+        }
+        self.get_ready();
+    }
+
+    fn tell(&mut self, told: Told) {
+        if self.closing.is_some() {
+            self.unconfirmed += told.answered.iter().filter_map(unconfirmed).sum::<u64>();
+        }
+        if !told.answered.is_empty() {
+            self.events.push_back(SourceEvent::Answered(told.answered));
+        }
+        if !told.lost.is_empty() && self.closing.is_none() {
+            self.events.push_back(SourceEvent::Lost(told.lost));
+        }
+    }
+
+    fn sweep(&mut self, now: Instant) {
+        if now < self.swept_at + SWEEP {
+            return;
+        }
+        self.swept_at = now;
+        let mut told = Told::default();
+        for broker in self.brokers.values_mut() {
+            broker.expire(now, &mut told);
+        }
+        self.tell(told);
+    }
+
+    fn raise(&mut self, resource: &str, cause: Cause, now: Instant) {
+        if self.closing.is_none() && self.troubles.raise(resource, &cause, now) {
+            tracing::warn!(group = %self.config.group_id, resource, %cause, "share source is troubled");
+            self.events.push_back(SourceEvent::Troubled { cause });
+        }
+    }
+
+    fn clear(&mut self, resource: &str) {
+        if self.troubles.clear(resource) {
+            tracing::info!(group = %self.config.group_id, resource, "share source has recovered");
+            self.recovered();
+        }
+        self.get_ready();
+    }
+
+    fn recovered(&mut self) {
+        if self.ready && self.troubles.is_empty() && self.closing.is_none() {
+            self.events.push_back(SourceEvent::Ready);
+        }
+    }
+
+    /// Tells once that everything is open; what is still troubled is told
+    /// after it, so that it is not taken for mended.
+    fn get_ready(&mut self) {
+        let open = self.brokers.values().all(|broker| broker.session.is_open());
+        if self.ready || !self.joined || self.brokers.is_empty() || !open || self.closing.is_some()
+        {
+            return;
+        }
+        self.ready = true;
+        self.events.push_back(SourceEvent::Ready);
+        let causes: Vec<Cause> = self.troubles.causes().cloned().collect();
+        self.events.extend(
+            causes
+                .into_iter()
+                .map(|cause| SourceEvent::Troubled { cause }),
+        );
+    }
+
+    fn fail(&mut self, cause: Cause) {
+        if !self.failed && self.closing.is_none() {
+            tracing::error!(group = %self.config.group_id, %cause, "share source has failed");
+            self.events.push_back(SourceEvent::Failed { cause });
+        }
+        self.failed = true;
+    }
+}
+
+fn reason_to_part(layout: &Layout, broker: &Broker, key: &PartitionKey) -> Option<Cause> {
+    let Some(place) = layout.places.get(key) else {
+        let topic = broker.books.get(key)?.topic();
+        return layout
+            .topics
+            .contains(topic)
+            .then(|| format!("topic {topic} was deleted").into());
+    };
+    let leader = place.leader.filter(|leader| *leader != broker.id)?;
+    Some(
+        format!(
+            "{} moved from broker {} to broker {leader}",
+            place.partition, broker.id
+        )
+        .into(),
+    )
+}
+
+fn topic_resource(topic: &str) -> String {
+    format!("topic {topic}")
+}
+
+/// How many offsets an answer leaves finally unsettled.
+fn unconfirmed(answered: &AnsweredRange) -> Option<u64> {
+    let range = &answered.range;
+    let unknown = matches!(answered.answer, Answer::Unknown { .. });
+    (unknown && range.settlement.is_final())
+        .then(|| offsets_between(range.first_offset, range.last_offset))
+}
+
+fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

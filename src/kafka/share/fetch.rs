@@ -1,0 +1,278 @@
+//! Sends a session's requests and turns the answers into records.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use krafka::error::{ErrorCode, KrafkaError};
+use sluice_actors::credit::Credit;
+use sluice_actors::record::{AcquiredBatch, SourcePartition, TopicId};
+use tokio::time::Instant;
+
+use super::config::ShareSourceConfig;
+use super::layout::Layout;
+use super::records::{self, AcquiredRange};
+use super::request::{Acquired, Body, Failure, PartitionReply, Refusal, Reply, Request};
+use super::session::PartitionKey;
+use super::wire::{self, Cluster, Connection, Endpoint, LeaderHint, Sender};
+
+/// What all requests of a source share.
+#[derive(Debug)]
+pub(super) struct Courier {
+    pub(super) cluster: Cluster,
+    pub(super) config: Arc<ShareSourceConfig>,
+    pub(super) member_id: Arc<str>,
+    pub(super) credit: Arc<Credit>,
+}
+
+/// The names of partitions, shared by the requests of one layout.
+pub(super) type PartitionNames = BTreeMap<PartitionKey, Arc<SourcePartition>>;
+
+pub(super) fn names(layout: &Layout) -> PartitionNames {
+    layout
+        .places
+        .iter()
+        .map(|(key, place)| (*key, Arc::clone(&place.partition)))
+        .collect()
+}
+
+/// A request that has ended, with the connection to send the next one on.
+pub(super) struct Done {
+    pub(super) broker: i32,
+    pub(super) connection: Option<Arc<Connection>>,
+    pub(super) result: Result<Reply, Failure>,
+}
+
+/// The connection and the partition names that a request goes out with.
+pub(super) struct Route {
+    /// `None` makes a new one: then the session must be a new one as well.
+    pub(super) connection: Option<Arc<Connection>>,
+    pub(super) names: Arc<PartitionNames>,
+}
+
+impl Courier {
+    /// Sends a request on its session's connection. A connection that failed
+    /// is closed, so that the broker gives out anew what it had locked.
+    pub(super) async fn deliver(self: Arc<Self>, request: Request, route: Route) -> Done {
+        let broker = request.broker;
+        let connection = match route.connection {
+            Some(connection) => Ok(connection),
+            None => self.connect(broker).await,
+        };
+        let connection = match connection {
+            Ok(connection) => connection,
+            Err(failure) => {
+                return Done {
+                    broker,
+                    connection: None,
+                    result: Err(failure),
+                };
+            }
+        };
+        let result = self.exchange(&connection, &request, &route.names).await;
+        Done {
+            broker,
+            connection: Some(connection),
+            result,
+        }
+    }
+
+    async fn connect(&self, broker: i32) -> Result<Arc<Connection>, Failure> {
+        let connecting = self.cluster.session_connection(broker);
+        self.in_time(connecting).await
+    }
+
+    async fn exchange(
+        &self,
+        connection: &Connection,
+        request: &Request,
+        names: &PartitionNames,
+    ) -> Result<Reply, Failure> {
+        let sender = Sender {
+            config: &self.config,
+            member_id: &self.member_id,
+            epoch: request.epoch,
+        };
+        let sent_at = Instant::now();
+        let (lock_ms, partitions) = match &request.body {
+            Body::Fetch(fetch) => {
+                let answer = self
+                    .in_time(wire::share_fetch(connection, sender, fetch))
+                    .await?;
+                accepted(answer.error_code, answer.error_message.as_deref())?;
+                self.fetched(answer, names, sent_at)
+            }
+            Body::Acknowledge(acknowledgements) => {
+                let sending = wire::share_acknowledge(connection, sender, acknowledgements);
+                let answer = self.in_time(sending).await?;
+                accepted(answer.error_code, answer.error_message.as_deref())?;
+                self.acknowledged(answer, names)
+            }
+        };
+        Ok(Reply {
+            sent_at,
+            lock: millis(lock_ms),
+            expires_at: connection.session_expiry(),
+            partitions,
+        })
+    }
+
+    async fn in_time<T>(
+        &self,
+        call: impl Future<Output = Result<T, KrafkaError>>,
+    ) -> Result<T, Failure> {
+        let limit = self.config.request_timeout;
+        match tokio::time::timeout(limit, call).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(failure(&error)),
+            Err(_) => Err(Failure::Lost(
+                format!("no answer within {} ms", limit.as_millis()).into(),
+            )),
+        }
+    }
+
+    fn fetched(
+        &self,
+        answer: wire::FetchAnswer,
+        names: &PartitionNames,
+        sent_at: Instant,
+    ) -> (i32, Vec<PartitionReply>) {
+        let lock_ms = answer.acquisition_lock_timeout_ms;
+        let deadline = sent_at + millis(lock_ms).unwrap_or_default();
+        let acquired_at = Instant::now();
+        let mut replies = Vec::new();
+        for topic in answer.responses {
+            for part in topic.partitions {
+                let key = key(topic.topic_id, part.partition_index);
+                let name = names.get(&key);
+                let fetch_error = refusal(part.error_code, part.error_message);
+                let acknowledge_error =
+                    refusal(part.acknowledge_error_code, part.acknowledge_error_message);
+                if let Some(name) =
+                    name.filter(|_| fetch_error.is_some() || acknowledge_error.is_some())
+                {
+                    self.apply_leader(name, &part.current_leader, &answer.node_endpoints);
+                }
+                let acquired = name
+                    .filter(|_| !part.acquired_records.is_empty())
+                    .map(|name| {
+                        let mut acquired = self.collect(name, part.records, &part.acquired_records);
+                        acquired.deadline = deadline;
+                        if let Some(batch) = &mut acquired.batch {
+                            batch.lock_deadline = deadline;
+                            batch.acquired_at = acquired_at;
+                        }
+                        acquired
+                    });
+                replies.push(PartitionReply {
+                    key,
+                    fetch_error,
+                    acknowledge_error,
+                    acquired,
+                });
+            }
+        }
+        (lock_ms, replies)
+    }
+
+    fn collect(
+        &self,
+        name: &Arc<SourcePartition>,
+        bytes: Option<Bytes>,
+        acquired: &[wire::ShareAcquiredRecords],
+    ) -> Acquired {
+        let ranges = acquired.iter().map(|range| AcquiredRange {
+            first: range.first_offset,
+            last: range.last_offset,
+            delivery_count: u16::try_from(range.delivery_count).unwrap_or(1),
+        });
+        let limit = self.config.max_decompressed_bytes;
+        let collected = records::collect(bytes, ranges.collect(), limit);
+        if collected.doubled {
+            tracing::warn!(partition = %name, "the broker gave out an offset twice in one answer");
+        }
+        let now = Instant::now();
+        let batch = (!collected.kept.is_empty()).then(|| AcquiredBatch {
+            partition: Arc::clone(name),
+            records: collected.records,
+            corrupt: collected.corrupt,
+            lock_deadline: now,
+            acquired_at: now,
+            held: self.credit.hold(collected.bytes),
+        });
+        Acquired {
+            partition: Arc::clone(name),
+            batch,
+            kept: collected.kept,
+            gaps: collected.gaps,
+            deadline: now,
+        }
+    }
+
+    fn acknowledged(
+        &self,
+        answer: wire::AcknowledgeAnswer,
+        names: &PartitionNames,
+    ) -> (i32, Vec<PartitionReply>) {
+        let mut replies = Vec::new();
+        for topic in answer.responses {
+            for part in topic.partitions {
+                let key = key(topic.topic_id, part.partition_index);
+                let acknowledge_error = refusal(part.error_code, part.error_message);
+                if let Some(name) = names.get(&key).filter(|_| acknowledge_error.is_some()) {
+                    self.apply_leader(name, &part.current_leader, &answer.node_endpoints);
+                }
+                replies.push(PartitionReply {
+                    key,
+                    fetch_error: None,
+                    acknowledge_error,
+                    acquired: None,
+                });
+            }
+        }
+        (answer.acquisition_lock_timeout_ms, replies)
+    }
+
+    fn apply_leader(&self, name: &SourcePartition, hint: &LeaderHint, endpoints: &[Endpoint]) {
+        self.cluster
+            .apply_leader(&name.topic, name.partition, hint, endpoints);
+    }
+}
+
+fn key(topic_id: [u8; 16], partition: i32) -> PartitionKey {
+    PartitionKey {
+        topic_id: TopicId(topic_id),
+        partition,
+    }
+}
+
+fn millis(number: i32) -> Option<Duration> {
+    let number = u64::try_from(number).ok().filter(|number| *number > 0)?;
+    Some(Duration::from_millis(number))
+}
+
+fn refusal(code: ErrorCode, message: Option<String>) -> Option<Refusal> {
+    (!code.is_ok()).then(|| Refusal {
+        code,
+        message: message.unwrap_or_default(),
+    })
+}
+
+/// The answer's top level: an error there means that nothing was done.
+fn accepted(code: ErrorCode, message: Option<&str>) -> Result<(), Failure> {
+    match refusal(code, message.map(str::to_owned)) {
+        Some(refusal) => Err(Failure::Refused(refusal)),
+        None => Ok(()),
+    }
+}
+
+fn failure(error: &KrafkaError) -> Failure {
+    match error {
+        KrafkaError::Broker {
+            code: ErrorCode::UnsupportedVersion,
+            message,
+        } => Failure::Impossible(message.as_str().into()),
+        error => Failure::Lost(error.to_string().into()),
+    }
+}

@@ -1,0 +1,245 @@
+//! Membership of the share group: a state machine of heartbeats, and the loop
+//! that sends them.
+//!
+//! The member makes its own id and keeps it for life. What the group assigns
+//! to it is not looked at: every partition is fetched.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use krafka::error::{ErrorCode, KrafkaError};
+use sluice_actors::outcome::Cause;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::client::Membership;
+use super::config::ShareSourceConfig;
+use super::wire::{self, Cluster, Heartbeat, HeartbeatAnswer};
+
+const JOINING_EPOCH: i32 = 0;
+const LEAVING_EPOCH: i32 = -1;
+/// Bounds on the interval that the coordinator asks for.
+const INTERVAL_MIN: Duration = Duration::from_millis(50);
+const INTERVAL_MAX: Duration = Duration::from_secs(30);
+
+/// The member as its heartbeats see it.
+#[derive(Debug)]
+pub(super) struct Member {
+    config: Arc<ShareSourceConfig>,
+    member_id: Arc<str>,
+    epoch: i32,
+    topics: Vec<Arc<str>>,
+    /// The coordinator knows `topics`.
+    subscribed: bool,
+    interval: Duration,
+    coordinator: Option<String>,
+    failures: u32,
+}
+
+impl Member {
+    pub(super) fn new(config: Arc<ShareSourceConfig>, member_id: Arc<str>) -> Self {
+        Self {
+            topics: config.topics.clone(),
+            config,
+            member_id,
+            epoch: JOINING_EPOCH,
+            subscribed: false,
+            interval: INTERVAL_MIN,
+            coordinator: None,
+            failures: 0,
+        }
+    }
+
+    /// Another subscription, told by the next heartbeat.
+    fn subscribe(&mut self, topics: Vec<Arc<str>>) {
+        if self.topics != topics {
+            self.topics = topics;
+            self.subscribed = false;
+        }
+    }
+
+    fn heartbeat(&self) -> Heartbeat {
+        let names = || self.topics.iter().map(|topic| topic.to_string()).collect();
+        Heartbeat {
+            group_id: self.config.group_id.to_string(),
+            member_id: self.member_id.to_string(),
+            member_epoch: self.epoch,
+            rack_id: self.config.rack.as_ref().map(|rack| rack.to_string()),
+            subscribed_topic_names: (!self.subscribed).then(names),
+        }
+    }
+
+    fn leave(&self) -> Heartbeat {
+        Heartbeat {
+            member_epoch: LEAVING_EPOCH,
+            rack_id: None,
+            subscribed_topic_names: None,
+            ..self.heartbeat()
+        }
+    }
+
+    fn has_joined(&self) -> bool {
+        self.epoch > JOINING_EPOCH
+    }
+
+    /// The answer to a heartbeat that was sent with the current subscription.
+    fn answered(&mut self, answer: &HeartbeatAnswer) -> Membership {
+        if answer.error_code.is_ok() {
+            self.epoch = answer.member_epoch;
+            self.subscribed = true;
+            self.failures = 0;
+            let millis = u64::try_from(answer.heartbeat_interval_ms).unwrap_or(0);
+            self.interval = Duration::from_millis(millis).clamp(INTERVAL_MIN, INTERVAL_MAX);
+            return Membership::Joined;
+        }
+        self.refused(
+            answer.error_code,
+            answer.error_message.as_deref().unwrap_or_default(),
+        )
+    }
+
+    fn refused(&mut self, code: ErrorCode, message: &str) -> Membership {
+        self.failures += 1;
+        let group = &self.config.group_id;
+        match code {
+            ErrorCode::UnknownMemberId | ErrorCode::FencedMemberEpoch => {
+                self.epoch = JOINING_EPOCH;
+                self.subscribed = false;
+                Membership::Troubled(
+                    format!(
+                        "group {group} does not know this member any more ({code:?}); joining anew"
+                    )
+                    .into(),
+                )
+            }
+            ErrorCode::GroupIdNotFound => Membership::Failed(
+                format!(
+                    "group id {group} belongs to a group of another kind (a consumer group), also \
+                     when that is empty; set share.group.id to another id, or delete the group"
+                )
+                .into(),
+            ),
+            ErrorCode::GroupAuthorizationFailed => Membership::Failed(
+                format!("joining group {group} is not granted; grant READ on the group").into(),
+            ),
+            ErrorCode::InvalidRequest
+            | ErrorCode::UnsupportedVersion
+            | ErrorCode::UnsupportedAssignor
+            | ErrorCode::GroupMaxSizeReached
+            | ErrorCode::InvalidGroupId
+                if code != ErrorCode::GroupMaxSizeReached =>
+            {
+                Membership::Failed(
+                    format!("group {group} cannot be joined: {code:?}: {message}").into(),
+                )
+            }
+            _ => {
+                self.coordinator = None;
+                Membership::Troubled(
+                    format!("group {group}: heartbeat failed: {code:?}: {message}").into(),
+                )
+            }
+        }
+    }
+
+    /// A heartbeat that did not get through. Credentials that never worked
+    /// need the operator; after that they may be about to be renewed.
+    fn unreachable(&mut self, error: &KrafkaError) -> Membership {
+        self.coordinator = None;
+        if let KrafkaError::Broker { code, message } = error {
+            return self.refused(*code, message);
+        }
+        self.failures += 1;
+        let cause: Cause = format!(
+            "group {}: the coordinator cannot be reached: {error}",
+            self.config.group_id
+        )
+        .into();
+        if matches!(error, KrafkaError::Auth { .. }) && !self.has_joined() {
+            return Membership::Failed(cause);
+        }
+        Membership::Troubled(cause)
+    }
+
+    /// The pause before the next heartbeat.
+    fn pause(&self) -> Duration {
+        if self.failures == 0 {
+            return self.interval;
+        }
+        wire::backoff(self.failures)
+    }
+}
+
+/// Sends a member's heartbeats.
+pub(super) struct Heart {
+    pub(super) cluster: Cluster,
+    pub(super) member: Member,
+    pub(super) topics: watch::Receiver<Vec<Arc<str>>>,
+    pub(super) news: mpsc::Sender<Membership>,
+}
+
+impl Heart {
+    /// Beats until told to leave (then leaves), or until nobody listens.
+    pub(super) async fn run(mut self, mut leave: oneshot::Receiver<()>) {
+        loop {
+            let topics = self.topics.borrow_and_update().clone();
+            self.member.subscribe(topics);
+            let news = tokio::select! {
+                biased;
+                _ = &mut leave => return self.leave().await,
+                news = self.beat() => news,
+            };
+            let failed = matches!(news, Membership::Failed(_));
+            if self.news.send(news).await.is_err() {
+                return;
+            }
+            if failed {
+                // Only leaving is left to do.
+                let _ = leave.await;
+                return self.leave().await;
+            }
+            tokio::select! {
+                _ = &mut leave => return self.leave().await,
+                () = tokio::time::sleep(self.member.pause()) => {}
+                changed = self.topics.changed() => if changed.is_err() { return },
+            }
+        }
+    }
+
+    async fn beat(&mut self) -> Membership {
+        match self.send(self.member.heartbeat()).await {
+            Ok(answer) => self.member.answered(&answer),
+            Err(error) => self.member.unreachable(&error),
+        }
+    }
+
+    async fn leave(mut self) {
+        if !self.member.has_joined() {
+            return;
+        }
+        let group = Arc::clone(&self.member.config.group_id);
+        match self.send(self.member.leave()).await {
+            Ok(answer) if answer.error_code.is_ok() => {
+                tracing::info!(%group, "left the share group");
+            }
+            Ok(answer) => {
+                tracing::warn!(%group, code = ?answer.error_code, "could not leave the share group")
+            }
+            Err(error) => tracing::warn!(%group, %error, "could not leave the share group"),
+        }
+    }
+
+    async fn send(&mut self, heartbeat: Heartbeat) -> Result<HeartbeatAnswer, KrafkaError> {
+        let address = match self.member.coordinator.take() {
+            Some(address) => address,
+            None => {
+                self.cluster
+                    .coordinator(&self.member.config.group_id)
+                    .await?
+            }
+        };
+        let connection = self.cluster.member_connection(&address).await?;
+        let answer = wire::heartbeat(&connection, &heartbeat).await?;
+        self.member.coordinator = Some(address);
+        Ok(answer)
+    }
+}

@@ -1,0 +1,110 @@
+//! The requests of a share session and what becomes of them, as the pure
+//! parts see them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use krafka::error::ErrorCode;
+use sluice_actors::outcome::Cause;
+use sluice_actors::record::{AcquiredBatch, SourcePartition};
+use tokio::time::Instant;
+
+use super::config::AcquireMode;
+use super::session::{Delta, PartitionKey};
+use super::settlements::AckBatch;
+
+/// Settlements by partition, in the order of the request.
+pub(super) type Acknowledgements = Vec<(PartitionKey, Vec<AckBatch>)>;
+
+/// What a session sends next.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    pub(super) broker: i32,
+    pub(super) epoch: i32,
+    pub(super) body: Body,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Body {
+    Fetch(Fetch),
+    Acknowledge(Acknowledgements),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Fetch {
+    pub(super) max_wait: Duration,
+    pub(super) max_bytes: usize,
+    pub(super) max_records: usize,
+    pub(super) acquire_mode: AcquireMode,
+    pub(super) delta: Delta,
+    pub(super) acknowledgements: Acknowledgements,
+}
+
+/// What the broker said to a request.
+#[derive(Debug)]
+pub(super) struct Reply {
+    /// When the request went out: locks are counted from here, which is
+    /// earlier than the broker's own count.
+    pub(super) sent_at: Instant,
+    /// How long a lock lasts.
+    pub(super) lock: Option<Duration>,
+    /// When the connection's credentials must be renewed.
+    pub(super) expires_at: Option<Instant>,
+    pub(super) partitions: Vec<PartitionReply>,
+}
+
+/// One partition's part of a reply.
+#[derive(Debug)]
+pub(super) struct PartitionReply {
+    pub(super) key: PartitionKey,
+    pub(super) fetch_error: Option<Refusal>,
+    pub(super) acknowledge_error: Option<Refusal>,
+    pub(super) acquired: Option<Acquired>,
+}
+
+/// What a partition's reply locked for us.
+#[derive(Debug)]
+pub(super) struct Acquired {
+    pub(super) partition: Arc<SourcePartition>,
+    /// `None` when there were only gaps.
+    pub(super) batch: Option<AcquiredBatch>,
+    pub(super) kept: Vec<(i64, i64)>,
+    pub(super) gaps: Vec<(i64, i64)>,
+    pub(super) deadline: Instant,
+}
+
+/// An error code with the broker's words.
+#[derive(Clone, Debug)]
+pub(super) struct Refusal {
+    pub(super) code: ErrorCode,
+    pub(super) message: String,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} ({})", self.code, self.code.to_i16())?;
+        if !self.message.is_empty() {
+            write!(f, ": {}", self.message)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a request has no reply.
+#[derive(Clone, Debug)]
+pub(super) enum Failure {
+    /// The connection could not be made, was lost, or did not answer in time.
+    Lost(Cause),
+    /// The broker refused the request as a whole.
+    Refused(Refusal),
+    /// It cannot work with this broker or these credentials.
+    Impossible(Cause),
+}
+
+/// Whether there is a renewal among settlements; such a request must say so.
+pub(super) fn renews(acknowledgements: &Acknowledgements) -> bool {
+    acknowledgements
+        .iter()
+        .flat_map(|(_, batches)| batches)
+        .any(|batch| batch.kind == super::settlements::AckType::Renew)
+}

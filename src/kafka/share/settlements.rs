@@ -1,0 +1,496 @@
+//! What one partition's records are waiting for: the book of its locks and
+//! settlements, as a pure state machine.
+//!
+//! An acquired offset is *held* until a final settlement is asked for, then
+//! *pending* until a request takes it, then *in flight* until the broker has
+//! answered. The broker answers per partition: a refusal says nothing about
+//! the single record, so what was refused is tried again in smaller parts
+//! while its lock lasts, and is unknown after that.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_actors::outcome::Cause;
+use sluice_actors::ports::source::{Answer, AnsweredRange, LostRange, SettleRange, Settlement};
+use sluice_actors::record::SourcePartition;
+use tokio::time::Instant;
+
+use super::ranges::{Ranges, Run, offsets_between};
+
+/// How long past its deadline a lock that nobody settled is kept in the book.
+const EXPIRY_GRACE: Duration = Duration::from_secs(1);
+/// The pause before a settlement that the broker could not take now is sent
+/// again.
+const RETRY_BACKOFF: Duration = Duration::from_millis(100);
+
+/// An acknowledgement as the broker numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AckType {
+    /// An acquired offset without a record (compaction, control record).
+    Gap = 0,
+    Accept = 1,
+    Release = 2,
+    Reject = 3,
+    Renew = 4,
+}
+
+impl AckType {
+    fn settlement(self) -> Option<Settlement> {
+        match self {
+            Self::Gap => None,
+            Self::Accept => Some(Settlement::Accept),
+            Self::Release => Some(Settlement::Release),
+            Self::Reject => Some(Settlement::Reject),
+            Self::Renew => Some(Settlement::Renew),
+        }
+    }
+}
+
+impl From<Settlement> for AckType {
+    fn from(settlement: Settlement) -> Self {
+        match settlement {
+            Settlement::Accept => Self::Accept,
+            Settlement::Release => Self::Release,
+            Settlement::Reject => Self::Reject,
+            Settlement::Renew => Self::Renew,
+        }
+    }
+}
+
+/// Consecutive offsets acknowledged alike, on their way to the broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AckBatch {
+    pub(super) first: i64,
+    pub(super) last: i64,
+    pub(super) kind: AckType,
+    /// When the first of these locks ends.
+    pub(super) deadline: Instant,
+}
+
+/// What a book has to tell; the answers go out before the losses, and both
+/// before any new acquisition.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    pub(super) answered: Vec<AnsweredRange>,
+    pub(super) lost: Vec<LostRange>,
+}
+
+/// Why the broker refused a partition's settlements.
+#[derive(Clone, Debug)]
+pub(super) struct Refused {
+    pub(super) cause: Cause,
+    /// The broker could not take them now, whatever they are.
+    pub(super) retriable: bool,
+}
+
+/// The locks and settlements of one partition in one session.
+#[derive(Debug)]
+pub(super) struct Book {
+    partition: Arc<SourcePartition>,
+    /// Locked, no final settlement asked for; with the lock's deadline.
+    held: Ranges<Instant>,
+    pending: Ranges<(AckType, Instant)>,
+    /// Offsets of `held` whose lock is to be renewed.
+    renewals: Ranges<Instant>,
+    in_flight: Vec<AckBatch>,
+    /// Refused parts, each tried again alone.
+    retries: VecDeque<AckBatch>,
+    retry_at: Option<Instant>,
+    /// The last request took a retry; fresh settlements are next.
+    retried: bool,
+}
+
+impl Book {
+    pub(super) fn new(partition: Arc<SourcePartition>) -> Self {
+        Self {
+            partition,
+            held: Ranges::default(),
+            pending: Ranges::default(),
+            renewals: Ranges::default(),
+            in_flight: Vec::new(),
+            retries: VecDeque::new(),
+            retry_at: None,
+            retried: false,
+        }
+    }
+
+    pub(super) fn topic(&self) -> &str {
+        &self.partition.topic
+    }
+
+    /// Offsets acquired and not yet put on a request as finally settled.
+    pub(super) fn open(&self) -> u64 {
+        self.held.len() + self.pending.len()
+    }
+
+    /// Offsets that wait to be finally settled by the next request.
+    pub(super) fn pending(&self) -> u64 {
+        self.pending.len()
+    }
+
+    /// Final settlements without an answer, gaps left out.
+    pub(super) fn unsettled(&self) -> u64 {
+        let pending = self.pending.iter().map(|run| (run.value.0, run.len()));
+        let sent = self.in_flight.iter().chain(&self.retries);
+        pending
+            .chain(sent.map(|b| (b.kind, offsets_between(b.first, b.last))))
+            .filter(|(kind, _)| !matches!(kind, AckType::Gap | AckType::Renew))
+            .map(|(_, offsets)| offsets)
+            .sum()
+    }
+
+    /// Nothing is locked, and nothing waits for the broker.
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_empty() && !self.has_work() && self.in_flight.is_empty()
+    }
+
+    /// Something is to be sent, now or later.
+    pub(super) fn has_work(&self) -> bool {
+        !self.pending.is_empty() || !self.renewals.is_empty() || !self.retries.is_empty()
+    }
+
+    /// Something final is to be sent now.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        !self.pending.is_empty() || self.due_retry(now).is_some()
+    }
+
+    /// A renewal is to be sent now, which a normal fetch cannot carry.
+    pub(super) fn is_renewal_due(&self, now: Instant) -> bool {
+        !self.renewals.is_empty()
+            || self
+                .due_retry(now)
+                .is_some_and(|batch| batch.kind == AckType::Renew)
+    }
+
+    /// When a part that was refused is to be sent again.
+    pub(super) fn retry_at(&self) -> Option<Instant> {
+        self.retries.front().and(self.retry_at)
+    }
+
+    fn due_retry(&self, now: Instant) -> Option<&AckBatch> {
+        let due = self.retry_at.is_none_or(|at| at <= now);
+        self.retries.front().filter(|_| due)
+    }
+
+    /// Records that a request locked: `kept` are records, `gaps` have none and
+    /// are settled by the book itself. Offsets that are here already have lost
+    /// their former lock, which is told before.
+    pub(super) fn acquire(
+        &mut self,
+        kept: &[(i64, i64)],
+        gaps: &[(i64, i64)],
+        deadline: Instant,
+        told: &mut Told,
+    ) {
+        for &(first, last) in kept {
+            self.forget(first, last, told);
+            self.held.insert(Run {
+                first,
+                last,
+                value: deadline,
+            });
+        }
+        for &(first, last) in gaps {
+            self.forget(first, last, told);
+            self.pending.insert(Run {
+                first,
+                last,
+                value: (AckType::Gap, deadline),
+            });
+        }
+    }
+
+    /// Drops what is known of offsets that were acquired anew.
+    fn forget(&mut self, first: i64, last: i64, told: &mut Told) {
+        if self.is_empty() {
+            return;
+        }
+        let cause: Cause = "the lock ended, and the broker gave the record out again".into();
+        for run in self.pending.remove(first, last) {
+            self.unknown(run.first, run.last, run.value.0, &cause, told);
+        }
+        for run in self.renewals.remove(first, last) {
+            self.unknown(run.first, run.last, AckType::Renew, &cause, told);
+        }
+        for batch in std::mem::take(&mut self.retries) {
+            for part in without(batch, first, last) {
+                self.retries.push_back(part);
+            }
+            if batch.first <= last && first <= batch.last {
+                let (from, to) = (batch.first.max(first), batch.last.min(last));
+                self.unknown(from, to, batch.kind, &cause, told);
+            }
+        }
+        for run in self.held.remove(first, last) {
+            self.lost(run.first, run.last, &cause, told);
+        }
+    }
+
+    /// Takes a settlement from the pipeline. A final one replaces a renewal;
+    /// offsets that are not held are unknown at once.
+    pub(super) fn settle(&mut self, range: &SettleRange, told: &mut Told) {
+        let (first, last) = (range.first_offset, range.last_offset);
+        let kind = AckType::from(range.settlement);
+        let runs = if kind == AckType::Renew {
+            self.renew(first, last)
+        } else {
+            self.renewals.remove(first, last);
+            let runs = self.held.remove(first, last);
+            for run in &runs {
+                self.pending.insert(Run {
+                    first: run.first,
+                    last: run.last,
+                    value: (kind, run.value),
+                });
+            }
+            runs
+        };
+        let mut next = first;
+        for run in &runs {
+            self.unheld(next, run.first - 1, kind, told);
+            next = run.last.saturating_add(1);
+        }
+        self.unheld(next, last, kind, told);
+    }
+
+    /// Marks what is held for renewal; gives back which offsets those are.
+    fn renew(&mut self, first: i64, last: i64) -> Vec<Run<Instant>> {
+        let runs = self.held.remove(first, last);
+        for run in &runs {
+            self.held.insert(*run);
+            self.renewals.insert(*run);
+        }
+        runs
+    }
+
+    fn unheld(&self, first: i64, last: i64, kind: AckType, told: &mut Told) {
+        if first <= last {
+            self.unknown(first, last, kind, &not_held(), told);
+        }
+    }
+
+    /// What the next request carries for this partition, in ascending order.
+    /// Renewals stay behind when it is a fetch.
+    pub(super) fn take(&mut self, with_renewals: bool, now: Instant) -> &[AckBatch] {
+        let fresh = !self.pending.is_empty() || (with_renewals && !self.renewals.is_empty());
+        let retry = self
+            .due_retry(now)
+            .is_some_and(|batch| with_renewals || batch.kind != AckType::Renew);
+        self.retried = retry && !(fresh && self.retried);
+        if self.retried {
+            self.in_flight.extend(self.retries.pop_front());
+            return &self.in_flight;
+        }
+        let pending = self.pending.take().into_iter().map(|run| AckBatch {
+            first: run.first,
+            last: run.last,
+            kind: run.value.0,
+            deadline: run.value.1,
+        });
+        let renewals = if with_renewals {
+            self.renewals.take()
+        } else {
+            Vec::new()
+        };
+        let renewals = renewals.into_iter().map(|run| AckBatch {
+            first: run.first,
+            last: run.last,
+            kind: AckType::Renew,
+            deadline: run.value,
+        });
+        let mut batches: Vec<AckBatch> = pending.chain(renewals).collect();
+        batches.sort_unstable_by_key(|batch| batch.first);
+        for batch in batches {
+            match self.in_flight.last_mut() {
+                Some(previous) if joins(previous, &batch) => {
+                    previous.last = batch.last;
+                    previous.deadline = previous.deadline.min(batch.deadline);
+                }
+                _ => self.in_flight.push(batch),
+            }
+        }
+        &self.in_flight
+    }
+
+    /// The broker took what was in flight; renewed locks last until
+    /// `lock_deadline`.
+    pub(super) fn confirm(&mut self, lock_deadline: Instant, told: &mut Told) {
+        for batch in std::mem::take(&mut self.in_flight) {
+            if batch.kind != AckType::Renew {
+                self.answer(batch.first, batch.last, batch.kind, Answer::Confirmed, told);
+                continue;
+            }
+            // What was settled meanwhile needs no lock and no answer.
+            for run in self.held.remove(batch.first, batch.last) {
+                self.held.insert(Run {
+                    value: lock_deadline,
+                    ..run
+                });
+                let answer = Answer::Renewed { lock_deadline };
+                self.answer(run.first, run.last, batch.kind, answer, told);
+            }
+        }
+    }
+
+    /// The broker refused what was in flight. One answer stands for all of
+    /// it, so each part is tried again alone, and halved until the refused
+    /// record is found.
+    pub(super) fn refuse(&mut self, refused: &Refused, now: Instant, told: &mut Told) {
+        let batches = std::mem::take(&mut self.in_flight);
+        let alone = batches.len() == 1;
+        for batch in batches {
+            if now >= batch.deadline {
+                self.give_up(batch, &refused.cause, told);
+            } else if refused.retriable || !alone {
+                self.retries.push_back(batch);
+            } else if batch.first == batch.last {
+                self.give_up(batch, &refused.cause, told);
+            } else {
+                let (left, right) = halves(batch);
+                self.retries.push_front(right);
+                self.retries.push_front(left);
+            }
+        }
+        self.retry_at = refused.retriable.then(|| now + RETRY_BACKOFF);
+    }
+
+    fn give_up(&mut self, batch: AckBatch, cause: &Cause, told: &mut Told) {
+        if batch.kind != AckType::Renew {
+            self.unknown(batch.first, batch.last, batch.kind, cause, told);
+            return;
+        }
+        for run in self.held.remove(batch.first, batch.last) {
+            self.renewals.remove(run.first, run.last);
+            self.unknown(run.first, run.last, AckType::Renew, cause, told);
+        }
+    }
+
+    /// The broker did not look at what was in flight (the session was out of
+    /// step); it is sent again.
+    pub(super) fn put_back(&mut self) {
+        for batch in std::mem::take(&mut self.in_flight) {
+            if batch.kind == AckType::Renew {
+                self.renew(batch.first, batch.last);
+            } else {
+                self.pending.insert(Run {
+                    first: batch.first,
+                    last: batch.last,
+                    value: (batch.kind, batch.deadline),
+                });
+            }
+        }
+    }
+
+    /// All locks are gone: settlements are unknown, held records lost.
+    pub(super) fn lose(&mut self, cause: &Cause, told: &mut Told) {
+        let sent = std::mem::take(&mut self.in_flight);
+        for batch in sent.into_iter().chain(std::mem::take(&mut self.retries)) {
+            self.unknown(batch.first, batch.last, batch.kind, cause, told);
+        }
+        for run in self.pending.take() {
+            self.unknown(run.first, run.last, run.value.0, cause, told);
+        }
+        for run in self.renewals.take() {
+            self.unknown(run.first, run.last, AckType::Renew, cause, told);
+        }
+        for run in self.held.take() {
+            self.lost(run.first, run.last, cause, told);
+        }
+    }
+
+    /// Lets go of locks that ended without a settlement.
+    pub(super) fn expire(&mut self, now: Instant, told: &mut Told) {
+        let expired: Vec<Run<Instant>> = self
+            .held
+            .iter()
+            .filter(|run| run.value + EXPIRY_GRACE <= now)
+            .collect();
+        let cause: Cause = "the lock ended".into();
+        for run in expired {
+            self.held.remove(run.first, run.last);
+            for renewal in self.renewals.remove(run.first, run.last) {
+                self.unknown(renewal.first, renewal.last, AckType::Renew, &cause, told);
+            }
+            self.lost(run.first, run.last, &cause, told);
+        }
+    }
+
+    /// Gives back what is held, when closing the session would not.
+    pub(super) fn release_held(&mut self) {
+        self.renewals.take();
+        for run in self.held.take() {
+            self.pending.insert(Run {
+                first: run.first,
+                last: run.last,
+                value: (AckType::Release, run.value),
+            });
+        }
+    }
+
+    fn unknown(&self, first: i64, last: i64, kind: AckType, cause: &Cause, told: &mut Told) {
+        let cause = Arc::clone(cause);
+        self.answer(first, last, kind, Answer::Unknown { cause }, told);
+    }
+
+    fn answer(&self, first: i64, last: i64, kind: AckType, answer: Answer, told: &mut Told) {
+        let Some(settlement) = kind.settlement() else {
+            return;
+        };
+        told.answered.push(AnsweredRange {
+            range: SettleRange {
+                partition: Arc::clone(&self.partition),
+                first_offset: first,
+                last_offset: last,
+                settlement,
+            },
+            answer,
+        });
+    }
+
+    fn lost(&self, first: i64, last: i64, cause: &Cause, told: &mut Told) {
+        told.lost.push(LostRange {
+            partition: Arc::clone(&self.partition),
+            first_offset: first,
+            last_offset: last,
+            cause: Arc::clone(cause),
+        });
+    }
+}
+
+/// Why a settlement is unknown that meets no lock.
+pub(super) fn not_held() -> Cause {
+    "this member holds no lock on it (lost, expired or settled before)".into()
+}
+
+fn joins(previous: &AckBatch, next: &AckBatch) -> bool {
+    previous.kind == next.kind && previous.last.checked_add(1) == Some(next.first)
+}
+
+fn halves(batch: AckBatch) -> (AckBatch, AckBatch) {
+    let middle = batch.first + (batch.last - batch.first) / 2;
+    let left = AckBatch {
+        last: middle,
+        ..batch
+    };
+    let right = AckBatch {
+        first: middle + 1,
+        ..batch
+    };
+    (left, right)
+}
+
+/// What is left of a batch outside of some offsets.
+fn without(batch: AckBatch, first: i64, last: i64) -> impl Iterator<Item = AckBatch> {
+    let left = AckBatch {
+        last: batch.last.min(first.saturating_sub(1)),
+        ..batch
+    };
+    let right = AckBatch {
+        first: batch.first.max(last.saturating_add(1)),
+        ..batch
+    };
+    [left, right]
+        .into_iter()
+        .filter(|part| part.first <= part.last)
+}
