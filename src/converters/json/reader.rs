@@ -235,8 +235,18 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// What is still to be read.
+    pub(super) fn rest(&self) -> &'a str {
+        &self.source[self.at..]
+    }
+
+    /// Passes over a value whose length is known.
+    pub(super) fn pass(&mut self, length: usize) {
+        self.at += length;
+    }
+
     /// The text between two places that [`Self::position`] gave.
-    pub(super) fn text_between(&self, (start, end): (usize, usize)) -> &'a str {
+    pub(super) fn text_between(&self, start: usize, end: usize) -> &'a str {
         &self.source[start..end]
     }
 
