@@ -79,8 +79,8 @@ impl Encoding {
     }
 }
 
-/// Not copied.
-fn utf8(bytes: &Bytes) -> Result<ByteString, usize> {
+/// The same bytes as text, or the place of the first byte that is none.
+pub(super) fn utf8(bytes: &Bytes) -> Result<ByteString, usize> {
     ByteString::try_from(bytes.clone())
         .map_err(|_| std::str::from_utf8(bytes).map_or_else(|error| error.valid_up_to(), str::len))
 }

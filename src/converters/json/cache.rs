@@ -17,8 +17,9 @@ pub(super) struct SchemaCache {
 
 #[derive(Default)]
 struct Known {
-    schemas: AHashMap<Arc<str>, Option<Arc<Schema>>>,
+    schemas: AHashMap<Arc<str>, Arc<Schema>>,
     by_age: VecDeque<Arc<str>>,
+    recent: Option<(Arc<str>, Arc<Schema>)>,
 }
 
 impl SchemaCache {
@@ -29,6 +30,17 @@ impl SchemaCache {
         }
     }
 
+    /// The schema that the text begins with and its length, if it is the one
+    /// that came last: most records have the schema of the one before, and to
+    /// compare is many times quicker than to scan. A schema is an object, so
+    /// its closing brace cannot be the middle of a longer one.
+    pub(super) fn recent(&self, text: &str) -> Option<(Arc<Schema>, usize)> {
+        let known = self.known.read();
+        let (recent, schema) = known.recent.as_ref()?;
+        text.starts_with(&**recent)
+            .then(|| (Arc::clone(schema), recent.len()))
+    }
+
     /// The schema of that text, by `read` if it is new. Equal texts give the
     /// same schema, so that a sink can compare by pointer.
     pub(super) fn get(
@@ -36,27 +48,34 @@ impl SchemaCache {
         text: &str,
         read: impl FnOnce() -> Result<Option<Arc<Schema>>>,
     ) -> Result<Option<Arc<Schema>>> {
-        if let Some(schema) = self.known.read().schemas.get(text) {
-            return Ok(schema.clone());
+        if let Some((text, schema)) = self.find(text) {
+            // Who cannot have the lock at once leaves the hint as it is.
+            if let Some(mut known) = self.known.try_write() {
+                known.recent = Some((text, Arc::clone(&schema)));
+            }
+            return Ok(Some(schema));
         }
-        let schema = read()?;
+        let Some(schema) = read()? else {
+            return Ok(None);
+        };
         if self.size == 0 {
-            return Ok(schema);
+            return Ok(Some(schema));
         }
-        Ok(self.known.write().keep(text, schema, self.size))
+        Ok(Some(self.known.write().keep(text, schema, self.size)))
+    }
+
+    fn find(&self, text: &str) -> Option<(Arc<str>, Arc<Schema>)> {
+        let known = self.known.read();
+        let (text, schema) = known.schemas.get_key_value(text)?;
+        Some((Arc::clone(text), Arc::clone(schema)))
     }
 }
 
 impl Known {
     /// Another thread may have been first; then its schema is the one.
-    fn keep(
-        &mut self,
-        text: &str,
-        schema: Option<Arc<Schema>>,
-        size: usize,
-    ) -> Option<Arc<Schema>> {
+    fn keep(&mut self, text: &str, schema: Arc<Schema>, size: usize) -> Arc<Schema> {
         if let Some(known) = self.schemas.get(text) {
-            return known.clone();
+            return Arc::clone(known);
         }
         if self.by_age.len() == size
             && let Some(oldest) = self.by_age.pop_front()
@@ -66,7 +85,8 @@ impl Known {
         // A copy: the text is a slice of a payload that must not be pinned.
         let text: Arc<str> = Arc::from(text);
         self.by_age.push_back(Arc::clone(&text));
-        self.schemas.insert(text, schema.clone());
+        self.recent = Some((Arc::clone(&text), Arc::clone(&schema)));
+        self.schemas.insert(text, Arc::clone(&schema));
         schema
     }
 }
@@ -106,6 +126,20 @@ mod tests {
         get(&cache, "a", &reads);
         assert_eq!(reads.get(), 4);
         assert_eq!(cache.known.read().schemas.len(), 2);
+    }
+
+    #[test]
+    fn the_schema_that_came_last_is_found_by_the_begin_of_the_text() {
+        let (cache, reads) = (SchemaCache::new(2), Cell::new(0));
+        assert!(cache.recent("{a}").is_none());
+        let first = get(&cache, "{a}", &reads).unwrap();
+        let second = get(&cache, "{b}", &reads).unwrap();
+        assert!(cache.recent("{a},").is_none());
+        let (found, length) = cache.recent("{b},").unwrap();
+        assert!(Arc::ptr_eq(&found, &second));
+        assert_eq!(length, 3);
+        get(&cache, "{a}", &reads);
+        assert!(Arc::ptr_eq(&cache.recent("{a},").unwrap().0, &first));
     }
 
     #[test]

@@ -80,12 +80,14 @@ impl JsonConverter {
         if reader.at_end() || reader.peek()? != Shape::Object {
             return Err(Failure::NoEnvelope);
         }
-        let (schema_at, payload_at) = find_parts(reader)?.ok_or(Failure::NoEnvelope)?;
-        let schema_text = reader.text_between(schema_at);
-        let schema = cache.get(schema_text, || {
-            schema::read(&mut reader.again_from(schema_at.0))
-        })?;
-        Ok(self.typed(&mut reader.again_from(payload_at.0), schema)?)
+        let (schema, payload_at) = find_parts(reader, cache)?.ok_or(Failure::NoEnvelope)?;
+        let schema = match schema {
+            Found::Known(schema) => Some(schema),
+            Found::At(start, end) => cache.get(reader.text_between(start, end), || {
+                schema::read(&mut reader.again_from(start))
+            })?,
+        };
+        Ok(self.typed(&mut reader.again_from(payload_at), schema)?)
     }
 
     fn typed(&self, reader: &mut Reader<'_>, schema: Option<Arc<Schema>>) -> Result<Datum> {
@@ -124,24 +126,41 @@ impl Converter for JsonConverter {
     }
 }
 
-/// From where to where a value stands.
-type Span = (usize, usize);
+/// An envelope's schema: one that is known, or where it stands.
+enum Found {
+    Known(Arc<Schema>),
+    At(usize, usize),
+}
 
-/// Where schema and payload stand, if the object has these members and no
-/// others.
-fn find_parts(reader: &mut Reader<'_>) -> Result<Option<(Span, Span)>> {
-    let (mut schema, mut payload, mut others) = (None, None, false);
+/// The schema and where the payload stands, if the object has these members
+/// and no others.
+fn find_parts(reader: &mut Reader<'_>, cache: &SchemaCache) -> Result<Option<(Found, usize)>> {
+    let (mut schema, mut payload_at, mut others) = (None, None, false);
     reader.object(|reader, name| {
         reader.peek()?;
         let start = reader.position();
-        reader.skip()?;
-        let span = Some((start, reader.position()));
         match &*name {
-            "schema" => schema = span,
-            "payload" => payload = span,
-            _ => others = true,
+            "schema" => schema = Some(find_schema(reader, cache)?),
+            "payload" => {
+                payload_at = Some(start);
+                reader.skip()?;
+            }
+            _ => {
+                others = true;
+                reader.skip()?;
+            }
         }
         Ok(())
     })?;
-    Ok(schema.zip(payload).filter(|_| !others))
+    Ok(schema.zip(payload_at).filter(|_| !others))
+}
+
+fn find_schema(reader: &mut Reader<'_>, cache: &SchemaCache) -> Result<Found> {
+    if let Some((schema, length)) = cache.recent(reader.rest()) {
+        reader.pass(length);
+        return Ok(Found::Known(schema));
+    }
+    let start = reader.position();
+    reader.skip()?;
+    Ok(Found::At(start, reader.position()))
 }

@@ -4,6 +4,7 @@
 mod cache;
 mod converter;
 mod error;
+mod finder;
 mod members;
 mod plain;
 mod reader;

@@ -6,13 +6,13 @@
 //! stack, is bounded.
 
 use std::borrow::Cow;
-use std::str::from_utf8;
 
 use bytes::Bytes;
 use bytestring::ByteString;
 
 use super::error::{JsonError, Result};
 use crate::converters::decimal::MAX_DIGITS;
+use crate::converters::string::utf8;
 
 /// How deep arrays and objects may lie in each other; Connect's limit.
 pub(super) const MAX_DEPTH: usize = 1000;
@@ -59,10 +59,7 @@ pub(super) struct Reader<'a> {
 
 /// The payload as text, or where it stops being UTF-8.
 pub(super) fn text_of(bytes: &Bytes) -> Result<ByteString> {
-    ByteString::try_from(bytes.clone()).map_err(|_| {
-        let at = from_utf8(bytes).map_or_else(|error| error.valid_up_to(), str::len);
-        JsonError::at(at, "the bytes are not UTF-8")
-    })
+    utf8(bytes).map_err(|at| JsonError::at(at, "the bytes are not UTF-8"))
 }
 
 impl<'a> Reader<'a> {
@@ -235,8 +232,18 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// What is still to be read.
+    pub(super) fn rest(&self) -> &'a str {
+        &self.source[self.at..]
+    }
+
+    /// Passes over a value whose length is known.
+    pub(super) fn pass(&mut self, length: usize) {
+        self.at += length;
+    }
+
     /// The text between two places that [`Self::position`] gave.
-    pub(super) fn text_between(&self, (start, end): (usize, usize)) -> &'a str {
+    pub(super) fn text_between(&self, start: usize, end: usize) -> &'a str {
         &self.source[start..end]
     }
 

@@ -6,7 +6,6 @@
 
 use std::borrow::Cow;
 
-use ahash::AHashMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bigdecimal::BigDecimal;
@@ -15,7 +14,8 @@ use bytes::Bytes;
 use sluice_actors::value::{DECIMAL, Field, Kind, Schema, TIME, Value};
 
 use super::error::{JsonError, Result};
-use super::members::{FEW, Members};
+use super::finder::Finder;
+use super::members::Members;
 use super::plain;
 use super::reader::{NumberText, Reader, Shape};
 use super::schema::{kind_name, scale_of};
@@ -264,48 +264,4 @@ fn object_struct(
         )
     });
     values.collect::<Result<_>>().map(Value::Struct)
-}
-
-/// Finds fields by name, quickest when they come in the schema's order.
-struct Finder<'s> {
-    fields: &'s [Field],
-    next: usize,
-    places: AHashMap<&'s str, usize>,
-}
-
-impl<'s> Finder<'s> {
-    fn new(fields: &'s [Field]) -> Self {
-        Self {
-            fields,
-            next: 0,
-            places: AHashMap::new(),
-        }
-    }
-
-    fn find(&mut self, name: &str) -> Option<usize> {
-        let is_next = self
-            .fields
-            .get(self.next)
-            .is_some_and(|field| field.name == name);
-        let place = if is_next {
-            Some(self.next)
-        } else {
-            self.search(name)
-        };
-        self.next = place.map_or(self.next, |place| place + 1);
-        place
-    }
-
-    fn search(&mut self, name: &str) -> Option<usize> {
-        if self.fields.len() <= FEW {
-            return self.fields.iter().position(|field| field.name == name);
-        }
-        if self.places.is_empty() {
-            let places = self.fields.iter().enumerate();
-            self.places = places
-                .map(|(place, field)| (field.name.as_str(), place))
-                .collect();
-        }
-        self.places.get(name).copied()
-    }
 }

@@ -4,6 +4,7 @@ use sluice_actors::ports::converter::Converter;
 use sluice_actors::value::{DECIMAL, Datum, Kind, Schema, Value};
 
 use super::{Bytes, convert, converter, decimal, string, try_converter};
+use crate::converters::json::{WriteOptions, to_envelope};
 
 const KEEP_NULLS: &[(&str, &str)] = &[("replace.null.with.default", "false")];
 
@@ -384,6 +385,22 @@ fn deeply_nested_schemas_are_refused_and_the_stack_is_safe() {
 }
 
 #[test]
+fn values_as_deep_as_allowed_are_read_and_written_without_stack_overflow() {
+    let depth = 990;
+    let schema = format!(
+        "{}{{\"type\":\"int8\"}}{}",
+        r#"{"type":"array","items":"#.repeat(depth),
+        "}".repeat(depth)
+    );
+    let payload = format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+    let datum = datum_of(&schema, &payload).unwrap();
+    let text = to_envelope(&datum, WriteOptions::default())
+        .unwrap()
+        .unwrap();
+    assert!(text.ends_with(format!("{payload}}}").as_bytes()));
+}
+
+#[test]
 fn equal_schemas_are_shared_between_records() {
     let converter = converter(&[]);
     let schema_of = |payload: &str| {
@@ -391,6 +408,26 @@ fn equal_schemas_are_shared_between_records() {
         convert(&converter, &json).unwrap().schema.unwrap()
     };
     assert!(Arc::ptr_eq(&schema_of("1"), &schema_of("2")));
+}
+
+#[test]
+fn records_of_several_schemas_in_turn_each_get_their_own() {
+    let converter = converter(&[]);
+    for _ in 0..2 {
+        for (schema, value) in [
+            (r#"{"type":"int8"}"#, Value::Int8(1)),
+            (r#"{"type":"int16"}"#, Value::Int16(1)),
+            (r#"{"type":"int8"} "#, Value::Int8(1)),
+            ("null", Value::Int64(1)),
+        ] {
+            for json in [
+                format!("{{\"schema\":{schema},\"payload\":1}}"),
+                format!("{{\"payload\":1,\"schema\":{schema}}}"),
+            ] {
+                assert_eq!(convert(&converter, &json).unwrap().value, value, "{json}");
+            }
+        }
+    }
 }
 
 #[test]
