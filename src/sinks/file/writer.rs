@@ -6,6 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use tokio::time::Instant;
 
 use sluice_actors::outcome::Cause;
@@ -156,18 +158,23 @@ impl Writer {
         Ok(())
     }
 
+    /// Never over another file: an instance of this task that was given up
+    /// may rotate at the same time.
     fn rename(&mut self) -> Result<(), SinkError> {
-        let failed = |error| trouble("rotate", &self.path, &error);
         let now = SystemTime::now();
-        let name = loop {
+        let renamed = loop {
             self.sequence = self.sequence.wrapping_add(1);
             let name = rotated_name(&self.path, now, self.sequence);
-            if !name.try_exists().map_err(failed)? {
-                break name;
+            match renameat_with(CWD, &self.path, CWD, name, RenameFlags::NOREPLACE) {
+                Err(Errno::EXIST) => {}
+                // The other one was faster.
+                Err(Errno::NOENT) => return Ok(()),
+                renamed => break renamed.map_err(io::Error::from),
             }
         };
-        fs::rename(&self.path, name).map_err(failed)?;
-        sync_folder(folder_of(&self.path)).map_err(failed)
+        renamed
+            .and_then(|()| sync_folder(folder_of(&self.path)))
+            .map_err(|error| trouble("rotate", &self.path, &error))
     }
 
     fn sync(&self) -> Result<Whereabouts, SinkError> {
@@ -317,6 +324,21 @@ mod tests {
         put(&mut writer, "two");
         assert!(writer.flush().is_err());
         writer.flush().unwrap();
+    }
+
+    #[test]
+    fn rotated_files_of_two_instances_are_all_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        let (mut one, mut other) = (writer(&path), writer(&path));
+        for (round, writer) in [&mut one, &mut other].into_iter().enumerate() {
+            put(writer, &format!("line {round}"));
+            writer.rotate().unwrap();
+        }
+        put(&mut one, "line 2");
+        fs::remove_file(&path).unwrap();
+        one.rename().unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
     #[test]
