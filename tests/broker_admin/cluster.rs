@@ -76,7 +76,7 @@ pub(crate) async fn produce(topic: &str, partition: i32, records: usize) {
     let producer = kafka().await.producer().build().await.unwrap();
     for number in 0..records {
         let record = Record::new(topic, format!("record {number}")).partition(partition);
-        producer.send(record).await.unwrap();
+        let _metadata = producer.send(record).await.unwrap();
     }
     producer.close().await.unwrap();
 }

@@ -28,8 +28,8 @@ pub enum AdminError {
     },
     #[error(
         "group id {group} belongs to {owner}: share and consumer groups share one id space, and \
-         an id stays with its kind also while the group is empty; set share.group.id to a free \
-         id, or delete that group if nobody needs its offsets"
+         an id stays with its kind also while the group is empty; choose a free id \
+         (share.group.id), or delete that group if nobody needs its offsets"
     )]
     GroupTaken { group: String, owner: String },
     #[error(

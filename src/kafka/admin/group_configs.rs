@@ -1,6 +1,5 @@
 //! Reads and sets a share group's settings on the brokers.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use krafka::admin::{
@@ -11,6 +10,7 @@ use tokio::time::Instant;
 
 use super::client::Admin;
 use super::error::{AdminError, Attempt, code};
+use super::group_advice::Advice;
 use super::group_settings::{
     self, AUTO_OFFSET_RESET, Change, DELIVERY_LIMIT, Entries, Entry, GroupSettings, LATEST,
     LOCK_DURATION, MAX_RECORD_LOCKS, Plan, RAISED_DELIVERY_LIMIT, RENEW_ENABLE, WantedSettings,
@@ -70,7 +70,9 @@ impl Admin {
             Ok(entries) => entries,
             Err(cause @ (AdminError::Unauthorized { .. } | AdminError::NotOffered { .. })) => {
                 let plan = group_settings::plan(wanted, &inherited());
-                let warning = self.left(group, &plan.changes, &cause, DESCRIBE_RIGHT)?;
+                let warning = self
+                    .advice(group)
+                    .left(&plan.changes, &cause, DESCRIBE_RIGHT)?;
                 return Ok(prepared(group, &Entries::new(), vec![warning]));
             }
             Err(error) => return Err(error),
@@ -78,7 +80,7 @@ impl Admin {
         let Plan { changes, kept } = group_settings::plan(wanted, &entries);
         let mut warnings: Vec<String> = kept
             .iter()
-            .map(|(ours, theirs)| self.kept(group, ours, theirs))
+            .map(|(ours, theirs)| self.advice(group).kept(ours, theirs))
             .collect();
         match self.alter(group, changes, &entries).await? {
             Altered::Done(changes) if changes.is_empty() => Ok(prepared(group, &entries, warnings)),
@@ -87,9 +89,16 @@ impl Admin {
                 Ok(prepared(group, &entries, warnings))
             }
             Altered::Left { changes, cause } => {
-                warnings.push(self.left(group, &changes, &cause, ALTER_RIGHT)?);
+                warnings.push(self.advice(group).left(&changes, &cause, ALTER_RIGHT)?);
                 Ok(prepared(group, &self.group_entries(group).await?, warnings))
             }
+        }
+    }
+
+    fn advice<'a>(&'a self, group: &'a str) -> Advice<'a> {
+        Advice {
+            bootstrap_servers: &self.bootstrap_servers,
+            group,
         }
     }
 
@@ -204,63 +213,6 @@ impl Admin {
             }
         }
     }
-
-    fn kept(&self, group: &str, ours: &Change, theirs: &str) -> String {
-        format!(
-            "{key}={theirs} is set on share group {group} already and is kept; this connector \
-             would set {value}; to have that, run `{command}`",
-            key = ours.key,
-            value = ours.value,
-            command = self.command(group, std::slice::from_ref(ours)),
-        )
-    }
-
-    /// Goes on without what could not be set, unless the group would then
-    /// begin at `latest` though nobody asked for that.
-    fn left(
-        &self,
-        group: &str,
-        changes: &[Change],
-        cause: &AdminError,
-        right: &'static str,
-    ) -> Result<String, AdminError> {
-        let command = self.command(group, changes);
-        if cause.is_not_offered() {
-            return Ok(format!(
-                "{cause}; the broker's own settings hold for share group {group}"
-            ));
-        }
-        let reset = changes
-            .iter()
-            .find(|change| change.key == AUTO_OFFSET_RESET && change.value != LATEST);
-        if let Some(reset) = reset {
-            return Err(AdminError::WouldSkipBacklog {
-                group: group.to_owned(),
-                wanted: reset.value.clone(),
-                right,
-                command,
-            });
-        }
-        Ok(format!(
-            "{cause}; share group {group} goes on with the settings that it has; with the right \
-             to do so, run `{command}`"
-        ))
-    }
-
-    /// The operator's command that makes these changes.
-    fn command(&self, group: &str, changes: &[Change]) -> String {
-        let mut command = format!(
-            "kafka-configs.sh --bootstrap-server {} --alter --entity-type groups --entity-name \
-             {group} --add-config ",
-            self.bootstrap_servers
-        );
-        for (place, change) in changes.iter().enumerate() {
-            let gap = if place == 0 { "" } else { "," };
-            // Writing to a string does not fail.
-            let _ = write!(command, "{gap}{}={}", change.key, change.value);
-        }
-        command
-    }
 }
 
 fn prepared(group: &str, entries: &Entries, mut warnings: Vec<String>) -> PreparedGroup {
@@ -332,3 +284,6 @@ fn refused(group: &str, change: Change, error: KrafkaError) -> AdminError {
         bound,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -117,7 +117,7 @@ impl Admin {
             Err(error) => return Err(error),
         };
         if let Some(known) = &known {
-            refuse_other_kind(&check.group, known)?;
+            refuse_kind(&check.group, known, known.is_share())?;
             return Ok(warnings);
         }
         match self.share_starts(&check.group).await {
@@ -146,8 +146,9 @@ impl Admin {
     }
 }
 
-pub(super) fn refuse_other_kind(group: &str, known: &KnownGroup) -> Result<(), AdminError> {
-    if known.is_share() {
+/// `fits`: whether the group is of the kind that this id is meant for.
+pub(super) fn refuse_kind(group: &str, known: &KnownGroup, fits: bool) -> Result<(), AdminError> {
+    if fits {
         return Ok(());
     }
     Err(AdminError::GroupTaken {
@@ -209,7 +210,7 @@ mod tests {
     #[test]
     fn id_of_another_kind_is_refused_though_empty_and_the_kind_is_named() {
         for (kind, protocol) in [("classic", "consumer"), ("consumer", ""), ("streams", "")] {
-            let error = refuse_other_kind("orders", &known(kind, protocol, "Empty")).unwrap_err();
+            let error = refuse_kind("orders", &known(kind, protocol, "Empty"), false).unwrap_err();
             let text = error.to_string();
             assert!(
                 text.starts_with(&format!("group id orders belongs to a {kind} group")),
@@ -222,7 +223,7 @@ mod tests {
             workers.to_string(),
             "a classic group of Connect workers (state Stable)"
         );
-        assert!(refuse_other_kind("orders", &known("share", "share", "Stable")).is_ok());
+        assert!(refuse_kind("orders", &known("share", "share", "Stable"), true).is_ok());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use krafka::error::{ErrorCode, KrafkaError};
 
 use super::client::Admin;
 use super::error::{AdminError, Attempt, code};
-use super::group_ids::{name_topics, refuse_other_kind};
+use super::group_ids::{KnownGroup, name_topics, refuse_kind};
 use super::lag::Positions;
 use super::topics::{ResolvedTopics, TopicSelection};
 
@@ -142,11 +142,9 @@ impl Admin {
     /// there is nothing to carry.
     pub async fn migrate(&self, migration: &Migration) -> Result<MigrationReport, AdminError> {
         let topics = self.resolve_topics(&migration.topics).await?.complete()?;
-        self.refuse_members(&migration.consumer_group, "its Connect connector")
-            .await?;
-        self.refuse_members(&migration.share_group, "this connector on all workers")
-            .await?;
-        self.refuse_kinds(migration).await?;
+        let consumer = self.find_group(&migration.consumer_group).await?;
+        let share = self.find_group(&migration.share_group).await?;
+        refuse_owners(migration, consumer.as_ref(), share.as_ref())?;
         let stand = self.stand(migration, &topics).await?;
         let rows = plan(migration, &topics, &stand)?;
         if !migration.dry_run {
@@ -161,30 +159,6 @@ impl Admin {
             dry_run: migration.dry_run,
             rows,
         })
-    }
-
-    async fn refuse_members(&self, group: &str, user: &'static str) -> Result<(), AdminError> {
-        match self.find_group(group).await? {
-            Some(known) if known.has_members() => Err(AdminError::HasMembers {
-                group: group.to_owned(),
-                state: known.state,
-                user,
-            }),
-            _ => Ok(()),
-        }
-    }
-
-    async fn refuse_kinds(&self, migration: &Migration) -> Result<(), AdminError> {
-        if let Some(known) = self.find_group(&migration.share_group).await? {
-            refuse_other_kind(&migration.share_group, &known)?;
-        }
-        match self.find_group(&migration.consumer_group).await? {
-            Some(known) if known.is_share() => Err(AdminError::GroupTaken {
-                group: migration.consumer_group.clone(),
-                owner: known.to_string(),
-            }),
-            _ => Ok(()),
-        }
     }
 
     async fn stand(
@@ -274,6 +248,36 @@ impl Admin {
         };
         compare(migration.to(), wanted, &shown)
     }
+}
+
+/// Each id must be of its kind, and nobody may be using it.
+fn refuse_owners(
+    migration: &Migration,
+    consumer: Option<&KnownGroup>,
+    share: Option<&KnownGroup>,
+) -> Result<(), AdminError> {
+    if let Some(known) = consumer {
+        let group = &migration.consumer_group;
+        refuse_kind(group, known, !known.is_share())?;
+        refuse_members(group, known, "its Connect connector")?;
+    }
+    if let Some(known) = share {
+        let group = &migration.share_group;
+        refuse_kind(group, known, known.is_share())?;
+        refuse_members(group, known, "this connector on all workers")?;
+    }
+    Ok(())
+}
+
+fn refuse_members(group: &str, known: &KnownGroup, user: &'static str) -> Result<(), AdminError> {
+    if !known.has_members() {
+        return Ok(());
+    }
+    Err(AdminError::HasMembers {
+        group: group.to_owned(),
+        state: known.state.clone(),
+        user,
+    })
 }
 
 fn plan(

@@ -5,6 +5,7 @@
 
 mod client;
 mod error;
+mod group_advice;
 mod group_configs;
 mod group_ids;
 mod group_settings;

@@ -107,6 +107,52 @@ fn group_without_any_position_is_refused_by_name() {
 }
 
 #[test]
+fn groups_in_use_or_of_the_wrong_kind_are_refused() {
+    let known = |kind: &str, state: &str| KnownGroup {
+        kind: kind.to_owned(),
+        protocol: String::new(),
+        state: state.to_owned(),
+    };
+    let refuse = |consumer: Option<KnownGroup>, share: Option<KnownGroup>| {
+        let migration = migration(Direction::ToShare);
+        refuse_owners(&migration, consumer.as_ref(), share.as_ref())
+    };
+    assert!(refuse(None, None).is_ok());
+    assert!(
+        refuse(
+            Some(known("classic", "Empty")),
+            Some(known("share", "Empty"))
+        )
+        .is_ok()
+    );
+    for (consumer, share, text) in [
+        (
+            Some(known("consumer", "Stable")),
+            None,
+            "group connect-orders still has members",
+        ),
+        (
+            None,
+            Some(known("share", "Stable")),
+            "group share-orders still has members",
+        ),
+        (
+            None,
+            Some(known("classic", "Empty")),
+            "group id share-orders belongs to a classic",
+        ),
+        (
+            Some(known("share", "Empty")),
+            None,
+            "group id connect-orders belongs to a share",
+        ),
+    ] {
+        let error = refuse(consumer, share).unwrap_err().to_string();
+        assert!(error.starts_with(text), "{error}");
+    }
+}
+
+#[test]
 fn reading_back_another_offset_is_an_error_that_names_the_partition() {
     let wanted = at(&[(0, 40), (1, 7)]);
     assert!(compare("share-orders", &wanted, &wanted).is_ok());
