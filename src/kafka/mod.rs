@@ -1,1 +1,3 @@
 //! Kafka behind the ports.
+
+pub mod client_config;
