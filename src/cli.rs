@@ -243,6 +243,3 @@ impl Session<'_> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -217,10 +217,11 @@ impl<'a> Reader<'a> {
             let number: i64 = text
                 .parse()
                 .map_err(|_| format!("{text:?} is not a whole number"))?;
-            if number < min || number > max {
-                return Err(format!("{number} is not between {min} and {max}"));
+            match number {
+                _ if (min..=max).contains(&number) => Ok(number),
+                _ if max == i64::MAX => Err(format!("{number} is less than {min}")),
+                _ => Err(format!("{number} is not between {min} and {max}")),
             }
-            Ok(number)
         })
     }
 

@@ -5,7 +5,7 @@
 //! `__` for a dash, `___` for an underscore. `<KEY>_FILE` names a file that
 //! holds the secret `<KEY>`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use super::definition::Faults;
@@ -46,6 +46,7 @@ pub struct FromEnvironment {
     pub connectors: BTreeMap<String, Layer>,
     pub faults: Faults,
     pub notes: Notes,
+    unreadable: BTreeSet<String>,
 }
 
 /// Sorts the variables out.
@@ -72,6 +73,11 @@ pub fn read(environment: &Environment) -> FromEnvironment {
     for (alias, layer) in whole {
         found.connectors.entry(alias).or_default().or(layer);
     }
+    // Their other faults would only follow from that one.
+    let unreadable = std::mem::take(&mut found.unreadable);
+    found
+        .connectors
+        .retain(|alias, _| !unreadable.contains(alias));
     found
 }
 
@@ -103,7 +109,10 @@ impl FromEnvironment {
             Ok(properties) => {
                 whole.insert(alias, Layer::of(properties, &origin(variable)));
             }
-            Err(message) => self.faults.add(variable, message),
+            Err(message) => {
+                self.faults.add(variable, message);
+                self.unreadable.insert(alias);
+            }
         }
     }
 }
@@ -301,6 +310,18 @@ mod tests {
             read_all([("SLUICE_REST_PORT", "8083")])
                 .worker
                 .contains("rest.port")
+        );
+    }
+
+    /// Its other faults would only follow from the first.
+    #[test]
+    fn a_whole_connector_that_cannot_be_read_is_left_out() {
+        let found = read_all([("SLUICE_SINK_X_JSON", "{"), ("SLUICE_SINK_X_TOPICS", "b")]);
+        assert!(found.connectors.is_empty());
+        let fault = found.faults.to_string();
+        assert!(
+            fault.starts_with("SLUICE_SINK_X_JSON: is not JSON"),
+            "{fault}"
         );
     }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use config::{Config, ConfigError, Map, Source, Value, ValueKind};
+use config::{Config, ConfigError, Map, Source, Value};
 
 use super::definition::{Key, Preset, Properties};
 

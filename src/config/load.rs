@@ -9,7 +9,7 @@ use super::connector::ConnectorConfig;
 use super::definition::{Fault, Faults};
 use super::env::{self, Environment};
 use super::files;
-use super::layers::Settings;
+use super::layers::{Layer, Settings};
 use super::overrides::OVERRIDE;
 use super::plugins::Plugins;
 use super::worker::{Checked, WorkerConfig};
@@ -79,8 +79,11 @@ pub fn load(places: &Places, plugins: &Plugins) -> Result<Loaded, ConfigError> {
     let environment = env::read(&places.environment);
     faults.absorb(environment.faults);
     let set = gather::command_line(&places.set, &mut faults);
-    let file = places.worker_file.as_ref();
-    let file = file.and_then(|path| files::read(path, &mut faults));
+    let file = match &places.worker_file {
+        Some(path) => files::read(path, &mut faults),
+        None => Some(Layer::default()),
+    };
+    let is_readable = file.is_some();
     let connectors = gather::connectors(
         &places.connector_files,
         environment.connectors,
@@ -96,6 +99,14 @@ pub fn load(places: &Places, plugins: &Plugins) -> Result<Loaded, ConfigError> {
     ];
     let mut worker = WorkerConfig::read(Settings::merge(layers)?, plugins);
     worker.notes.extend(environment.notes);
+    if !is_readable {
+        // What the file would have said is missing everywhere below.
+        worker.faults = faults;
+        return Ok(Loaded {
+            worker,
+            connectors: Vec::new(),
+        });
+    }
     worker.faults.absorb(faults);
     worker.faults.sort();
 

@@ -1,6 +1,11 @@
 //! The configuration as the binary sees it: files, variables and arguments
 //! in, text and exit code out.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot read its data has failed"
+)]
+
 mod plugins;
 
 use std::collections::BTreeMap;
@@ -139,38 +144,48 @@ fn a_good_configuration_is_shown_with_the_origin_of_each_value() {
 
 #[test]
 fn no_secret_is_shown_anywhere() {
-    let secrets = "tests/config/secrets";
-    let jaas = format!("{secrets}/jaas");
-    let variables = [("SLUICE_CONSUMER_SASL_JAAS_CONFIG_FILE".to_owned(), jaas)];
-    let worker = format!("{secrets}/worker.properties");
-    let connector = format!("{secrets}/connector.json");
-    let places = ["--worker", &*worker, "--connector", &*connector];
+    let folder = tempfile::tempdir().unwrap();
+    let identity = folder.path().join("client.pem");
+    let certified = rcgen::generate_simple_self_signed(vec!["client".to_owned()]).unwrap();
+    let (chain, key) = (certified.cert.pem(), certified.signing_key.serialize_pem());
+    fs::write(&identity, format!("{chain}{key}")).unwrap();
+    let identity = format!("ssl.keystore.location={}", identity.display());
+
+    let variables = [(
+        "SLUICE_CONSUMER_SASL_JAAS_CONFIG_FILE".to_owned(),
+        "tests/config/secrets/jaas".to_owned(),
+    )];
+    let places = [
+        "--worker",
+        "tests/config/secrets/worker.properties",
+        "--connector",
+        "tests/config/secrets/connector.json",
+        "--set",
+        &identity,
+    ];
     let good = sluice(&[&["check"], &places[..]].concat(), &variables);
     assert_eq!((good.exit, good.err.as_str()), (Exit::Fine, ""));
-    assert!(good.out.matches("[hidden]").count() >= 10, "{}", good.out);
+    assert_eq!(good.out.matches("[hidden]").count(), 14, "{}", good.out);
 
-    // Each secret again, where it makes a fault.
+    // Secrets again, where they make a fault.
     let broken = [
-        "--set",
         "ssl.keystore.key=hush",
-        "--set",
         "ssl.key.passwort=hush",
-        "--set",
-        "sasl.jaas.config=hush",
-        "--set",
+        "admin.sasl.jaas.config=hush",
         "hush",
-        "--set",
-        "orders:connection.password=hush",
-        "--set",
         "orders:file.seals=hush",
-        "--set",
         "orders:topics.regex=hush(",
+        "orders:consumer.override.sasl.jaas.config=x required password=hush;",
+        "orders:consumer.override.ssl.truststore.certificates=hush",
     ];
-    let bad = sluice(&[&["check"], &places[..], &broken[..]].concat(), &variables);
+    let broken = broken.iter().flat_map(|assignment| ["--set", assignment]);
+    let arguments: Vec<_> = ["check"].into_iter().chain(places).chain(broken).collect();
+    let bad = sluice(&arguments, &variables);
     assert_eq!(bad.exit, Exit::BadConfiguration);
-    assert_eq!(bad.err.lines().count(), 9, "{}", bad.err);
+    assert_eq!(bad.err.lines().count(), 2 + 8, "{}", bad.err);
     for text in [good.out, bad.err] {
         assert!(!text.contains("hush"), "{text}");
+        assert!(!text.contains("PRIVATE KEY"), "{text}");
     }
 }
 

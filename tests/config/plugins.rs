@@ -26,7 +26,7 @@ const JSON: &[Key] = &[
     key("basic.auth.user.info", Kind::Text, Preset::Unset),
 ];
 
-pub const PLUGINS: Plugins = Plugins {
+pub(crate) const PLUGINS: Plugins = Plugins {
     sink_keys,
     check_sink,
     converter_keys,

@@ -114,11 +114,11 @@ fn hard_keys_reach_the_settings_whole_from_every_place() {
     let values = |place: &str| ["json", "true", "InsertSource", place].map(str::to_owned);
     let folder = Folder::new();
     for place in ["file", "environment", "command line"] {
-        let mut places = folder.places(&format!(
-            r#"{{"name": "n", "connector.class": "file", "file": "/f", "topics": "t",
+        let mut places = folder.places(
+            r#"{"name": "n", "connector.class": "file", "file": "/f", "topics": "t",
                 "key.converter": "json", "key.converter.schemas.enable": "true",
-                "transforms": "InsertSource", "transforms.InsertSource.type": "file"}}"#
-        ));
+                "transforms": "InsertSource", "transforms.InsertSource.type": "file"}"#,
+        );
         if place == "environment" {
             let variables = keys.iter().zip(values(place));
             let variables =

@@ -221,17 +221,54 @@ fn pem_from_files_and_inline_makes_a_working_tls_configuration() {
         let tls = auth.tls_config().unwrap();
         assert!(tls.verify_server_cert());
         assert!(!format!("{tls:?}").contains("PRIVATE KEY"));
-        install_crypto_provider();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let built = runtime.block_on(krafka::__private::tls::build_tls_config(
-            tls,
-            Duration::from_secs(1),
-        ));
-        built.unwrap();
+        builds(tls).unwrap();
     }
+}
+
+/// Whether krafka can make something of it.
+fn builds(tls: &krafka::auth::TlsConfig) -> Result<(), String> {
+    install_crypto_provider();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let patience = Duration::from_secs(1);
+    let built = runtime.block_on(krafka::__private::tls::build_tls_config(tls, patience));
+    built.map(drop).map_err(|error| error.to_string())
+}
+
+/// A certificate and its key; the key's password is `hush`.
+const LOCKED_CHAIN: &str = "-----BEGIN CERTIFICATE-----
+MIIBbjCCARWgAwIBAgIUP3atqUssGfqlcwETgo83ZKUyBFswCgYIKoZIzj0EAwIw
+DDEKMAgGA1UEAwwBYzAgFw0yNjExMzAwNTU0MjdaGA8yMTI2MTEwNjA1NTQyN1ow
+DDEKMAgGA1UEAwwBYzBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABPO7pCD9fHYw
+iAUtj2GtoklcaqocI+OevebCzEN2UHgggdrJiVC1pzg3W/YaJGCKEECOheHUpKIx
+4NmiS/M8YEqjUzBRMB0GA1UdDgQWBBQBhiWb1IiRXPllMDeC9c7cPRtAXTAfBgNV
+HSMEGDAWgBQBhiWb1IiRXPllMDeC9c7cPRtAXTAPBgNVHRMBAf8EBTADAQH/MAoG
+CCqGSM49BAMCA0cAMEQCIFvIqa6AJ/5YsLgyb4DDQMmH2vfn+z75LUfdF0OJ7Lpa
+AiBn/s8Y3A0OH8RfMlY4uyNf0o8rw3uwGxB7kDSUfLErlg==
+-----END CERTIFICATE-----";
+const LOCKED_KEY: &str = "-----BEGIN ENCRYPTED PRIVATE KEY-----
+MIHsMFcGCSqGSIb3DQEFDTBKMCkGCSqGSIb3DQEFDDAcBAg0IQd4KazXzQICCAAw
+DAYIKoZIhvcNAgkFADAdBglghkgBZQMEASoEEPUhDLzCDkw5vI11wX0ymQsEgZDX
+apRvn8ydiDyctsIFJyIHWklp4yDBjmFYYBbhdjw4RIyXaSWdslGjlRsKZTsQQv3r
+3QEXN9csSxPa13CfqsRJpVdXdnQ3DP6zXOY80w43RLRz+csgd5PRlS6aFouW8dsh
+Yu568WECLiUbIDmzOD5XI7RenQS0MVQu6Fjhdqii1ZFpSDp4shZLLGpWCnw8o90=
+-----END ENCRYPTED PRIVATE KEY-----";
+
+#[test]
+fn a_locked_key_is_opened_with_its_password() {
+    let built = |password| {
+        let auth = auth(&[
+            ("security.protocol", "SSL"),
+            ("ssl.keystore.certificate.chain", LOCKED_CHAIN),
+            ("ssl.keystore.key", LOCKED_KEY),
+            ("ssl.key.password", password),
+        ]);
+        builds(auth.tls_config().unwrap())
+    };
+    assert_eq!(built("hush"), Ok(()));
+    assert!(built("wrong").is_err());
 }
 
 #[test]
