@@ -1,6 +1,7 @@
 //! Sluice: Kafka sink connectors on share groups (KIP-932), as KIP-1302
 //! proposes for Kafka Connect.
 
+pub mod cli;
 pub mod config;
 pub mod converters;
 pub mod kafka;

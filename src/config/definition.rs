@@ -27,6 +27,25 @@ pub enum Kind {
     Secret,
 }
 
+impl Kind {
+    /// What to call it in the reference. Durations and sizes bear their unit
+    /// in the key's name or doc.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Boolean => "boolean".into(),
+            Self::Int { min, max: i64::MAX } => format!("int, at least {min}"),
+            Self::Int { min, max } => format!("int, {min} to {max}"),
+            Self::DurationMs => "milliseconds".into(),
+            Self::Size => "bytes".into(),
+            Self::Text => "text".into(),
+            Self::List => "list".into(),
+            Self::Choice(choices) => choices.join(" | "),
+            Self::Secret => "secret".into(),
+        }
+    }
+}
+
 /// What holds when a key is not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preset {
@@ -105,6 +124,29 @@ impl Faults {
     pub fn iter(&self) -> impl Iterator<Item = &Fault> {
         self.0.iter()
     }
+
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Takes over the faults of another list that are not in this one yet.
+    pub fn absorb(&mut self, other: Self) {
+        for fault in other.0 {
+            if !self.0.contains(&fault) {
+                self.0.push(fault);
+            }
+        }
+    }
+
+    pub fn retain(&mut self, keep: impl Fn(&Fault) -> bool) {
+        self.0.retain(keep);
+    }
+
+    /// By key; the order of one key's faults stays.
+    pub fn sort(&mut self) {
+        self.0.sort_by(|left, right| left.key.cmp(&right.key));
+    }
 }
 
 impl fmt::Display for Faults {
@@ -175,10 +217,11 @@ impl<'a> Reader<'a> {
             let number: i64 = text
                 .parse()
                 .map_err(|_| format!("{text:?} is not a whole number"))?;
-            if number < min || number > max {
-                return Err(format!("{number} is not between {min} and {max}"));
+            match number {
+                _ if (min..=max).contains(&number) => Ok(number),
+                _ if max == i64::MAX => Err(format!("{number} is less than {min}")),
+                _ => Err(format!("{number} is not between {min} and {max}")),
             }
-            Ok(number)
         })
     }
 
@@ -232,6 +275,11 @@ impl<'a> Reader<'a> {
     /// One of the key's choices, as the table spells it.
     #[must_use]
     pub fn choice(&mut self, name: &'static str) -> &'static str {
+        self.optional_choice(name).unwrap_or_default()
+    }
+
+    #[must_use]
+    pub fn optional_choice(&mut self, name: &'static str) -> Option<&'static str> {
         let choices = match self.key(name).map(|key| key.kind) {
             Some(Kind::Choice(choices)) => choices,
             _ => &[],
@@ -243,7 +291,6 @@ impl<'a> Reader<'a> {
                 .copied()
                 .ok_or_else(|| format!("{text:?} is not one of {}", choices.join(", ")))
         })
-        .unwrap_or_default()
     }
 
     #[must_use]

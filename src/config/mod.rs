@@ -1,3 +1,21 @@
 //! What the worker and its connectors are told: names, layers, checks.
 
+pub mod check;
+pub mod client_properties;
+pub mod connector;
+mod connector_keys;
 pub mod definition;
+pub mod env;
+pub mod files;
+pub mod known_keys;
+pub mod layers;
+pub mod load;
+pub mod notes;
+pub mod overrides;
+pub mod plugins;
+mod properties;
+pub mod reference;
+pub mod secrets;
+#[cfg(test)]
+mod testing;
+pub mod worker;

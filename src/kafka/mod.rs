@@ -1,4 +1,5 @@
 //! Kafka behind the ports.
 
 pub mod admin;
+pub mod client_config;
 pub mod share;

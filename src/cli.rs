@@ -1,0 +1,245 @@
+//! The command line.
+//!
+//! Exit codes, as `sysexits.h` has them: 0 fine, 64 bad configuration or
+//! command line, 69 something needed is not available, 70 internal error.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::config::check;
+use crate::config::env::Environment;
+use crate::config::load::{Configuration, Loaded, Places, load};
+use crate::config::plugins::Plugins;
+use crate::config::reference::{self, Table};
+
+/// How the process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    Fine = 0,
+    BadConfiguration = 64,
+    Unavailable = 69,
+    Internal = 70,
+}
+
+impl From<Exit> for std::process::ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Kafka sink connectors on share groups.
+#[derive(Debug, Parser)]
+#[command(name = "sluice", version, about)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs the worker and its connectors.
+    Run(PlaceArgs),
+    /// Shows the configuration in effect, or all that is wrong with it.
+    Check(PlaceArgs),
+    /// Carries a connector's positions over to its share group.
+    Migrate(MigrateArgs),
+    /// Prints all keys: type, default, meaning.
+    Reference,
+}
+
+#[derive(Args)]
+struct PlaceArgs {
+    /// The worker's file (.properties or .json).
+    #[arg(value_name = "WORKER_FILE", conflicts_with = "worker_option")]
+    worker: Option<PathBuf>,
+    /// The worker's file, by name.
+    #[arg(id = "worker_option", long = "worker", value_name = "WORKER_FILE")]
+    worker_option: Option<PathBuf>,
+    #[command(flatten)]
+    others: OtherPlaceArgs,
+}
+
+#[derive(Args)]
+struct OtherPlaceArgs {
+    /// A connector's file (.json or .properties); may be given again.
+    #[arg(long = "connector", value_name = "FILE")]
+    connectors: Vec<PathBuf>,
+    /// A setting of the worker (key=value) or of a connector
+    /// (CONNECTOR:key=value) that wins over all others; may be given again.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+struct MigrateArgs {
+    /// The connector.
+    name: String,
+    /// Where its positions go.
+    #[arg(long)]
+    to: MigrationTarget,
+    /// The worker's file (.properties or .json).
+    #[arg(long = "worker", value_name = "WORKER_FILE")]
+    worker: Option<PathBuf>,
+    #[command(flatten)]
+    others: OtherPlaceArgs,
+}
+
+/// The kind of group that takes the positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MigrationTarget {
+    Share,
+}
+
+/// `--set` may hold a secret.
+impl std::fmt::Debug for PlaceArgs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let worker = self.worker.as_ref().or(self.worker_option.as_ref());
+        f.debug_struct("PlaceArgs")
+            .field("worker", &worker)
+            .field("others", &self.others)
+            .finish()
+    }
+}
+
+impl std::fmt::Debug for OtherPlaceArgs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OtherPlaceArgs")
+            .field("connectors", &self.connectors)
+            .finish_non_exhaustive()
+    }
+}
+
+impl PlaceArgs {
+    fn places(self, environment: Environment) -> Places {
+        self.others
+            .places(self.worker.or(self.worker_option), environment)
+    }
+}
+
+impl OtherPlaceArgs {
+    fn places(self, worker_file: Option<PathBuf>, environment: Environment) -> Places {
+        Places {
+            worker_file,
+            connector_files: self.connectors,
+            environment,
+            set: self.set,
+        }
+    }
+}
+
+/// What the commands do once the configuration is sound.
+pub trait App {
+    /// Runs until it is told to stop.
+    fn run(&self, configuration: Configuration) -> Exit;
+
+    /// Carries the positions of one connector over. It is one of the
+    /// configuration's.
+    fn migrate(&self, configuration: Configuration, connector: &str, to: MigrationTarget) -> Exit;
+}
+
+/// The process's surroundings, passed in so that tests need no process.
+pub struct Surroundings<'a> {
+    pub environment: Environment,
+    pub plugins: Plugins,
+    /// Tables of plugins, for the reference.
+    pub plugin_tables: Vec<Table>,
+    pub out: &'a mut dyn Write,
+    pub err: &'a mut dyn Write,
+}
+
+/// Runs the command that the arguments name, program name first.
+pub fn execute(
+    arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    surroundings: Surroundings<'_>,
+    app: &dyn App,
+) -> Exit {
+    let mut session = Session { surroundings };
+    match CommandLine::try_parse_from(arguments) {
+        Ok(line) => session
+            .dispatch(line.command, app)
+            .unwrap_or(Exit::Internal),
+        // Help and version are asked for in the same way.
+        Err(error) if !error.use_stderr() => {
+            let _ = write!(session.surroundings.out, "{error}");
+            Exit::Fine
+        }
+        Err(error) => {
+            let _ = write!(session.surroundings.err, "{error}");
+            Exit::BadConfiguration
+        }
+    }
+}
+
+struct Session<'a> {
+    surroundings: Surroundings<'a>,
+}
+
+impl Session<'_> {
+    fn dispatch(&mut self, command: Command, app: &dyn App) -> io::Result<Exit> {
+        let environment = self.surroundings.environment.clone();
+        match command {
+            Command::Run(args) => {
+                let loaded = self.load(&args.places(environment))?;
+                let configuration = loaded.and_then(Loaded::sound);
+                Ok(configuration.map_or(Exit::BadConfiguration, |it| app.run(it)))
+            }
+            Command::Check(args) => {
+                let Some(loaded) = self.load(&args.places(environment))? else {
+                    return Ok(Exit::BadConfiguration);
+                };
+                check::print_effective(&loaded, self.surroundings.out)?;
+                Ok(Exit::Fine)
+            }
+            Command::Migrate(args) => self.migrate(args, environment, app),
+            Command::Reference => {
+                let tables = reference::TABLES.iter();
+                let tables = tables.chain(&self.surroundings.plugin_tables);
+                reference::print(tables, self.surroundings.out)?;
+                Ok(Exit::Fine)
+            }
+        }
+    }
+
+    fn migrate(
+        &mut self,
+        args: MigrateArgs,
+        environment: Environment,
+        app: &dyn App,
+    ) -> io::Result<Exit> {
+        let places = args.others.places(args.worker, environment);
+        let Some(configuration) = self.load(&places)?.and_then(Loaded::sound) else {
+            return Ok(Exit::BadConfiguration);
+        };
+        if !configuration
+            .connectors
+            .iter()
+            .any(|it| it.name == args.name)
+        {
+            writeln!(
+                self.surroundings.err,
+                "there is no connector {:?}; give its file with --connector",
+                args.name
+            )?;
+            return Ok(Exit::BadConfiguration);
+        }
+        Ok(app.migrate(configuration, &args.name, args.to))
+    }
+
+    /// What was loaded if it is sound; otherwise its faults are told.
+    fn load(&mut self, places: &Places) -> io::Result<Option<Loaded>> {
+        match load(places, &self.surroundings.plugins) {
+            Ok(loaded) if loaded.is_sound() => Ok(Some(loaded)),
+            Ok(loaded) => {
+                check::print_faults(&loaded, self.surroundings.err)?;
+                Ok(None)
+            }
+            Err(error) => {
+                writeln!(self.surroundings.err, "{error}")?;
+                Ok(None)
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The table of a connector's keys: Kafka Connect's, and those of share
+//! groups. A sink's own keys are in the sink's table.
+
+use super::definition::{Key, Kind, Preset};
+
+pub const MAX_PUT_RECORDS: &str = "max.put.records";
+/// What Connect's users call [`MAX_PUT_RECORDS`].
+pub(super) const MAX_POLL_RECORDS: &str = "consumer.override.max.poll.records";
+pub(super) const LOCK_DURATION: &str = "share.record.lock.duration.ms";
+/// What KIP-1302 calls [`LOCK_DURATION`].
+pub(super) const LOCK_TIMEOUT: &str = "share.acquisition.lock.timeout.ms";
+pub const GROUP_PROTOCOL: &str = "consumer.override.group.protocol";
+pub(super) const DEAD_LETTER_TOPIC: &str = "errors.deadletterqueue.topic.name";
+pub(super) const DEAD_LETTER_MODE: &str = "errors.deadletterqueue.mode";
+
+const PUT_RECORDS: Kind = Kind::Int {
+    min: 1,
+    max: 100_000,
+};
+const LOCK_MS: Kind = Kind::Int {
+    min: 1_000,
+    max: 3_600_000,
+};
+
+pub const KEYS: &[Key] = &[
+    key(
+        "name",
+        Kind::Text,
+        Preset::Required,
+        "What the connector is called.",
+    ),
+    key(
+        "connector.class",
+        Kind::Text,
+        Preset::Required,
+        "The sink, by its short name or by Connect's class.",
+    ),
+    key(
+        "tasks.max",
+        Kind::Int {
+            min: 1,
+            max: 10_000,
+        },
+        Preset::Value("1"),
+        "How many tasks deliver at once, each with a sink of its own.",
+    ),
+    key(
+        "topics",
+        Kind::List,
+        Preset::Unset,
+        "Topics to read. Either this or topics.regex.",
+    ),
+    key(
+        "topics.regex",
+        Kind::Text,
+        Preset::Unset,
+        "Topics to read, as a pattern of the whole name.",
+    ),
+    key(
+        "key.converter",
+        Kind::Text,
+        Preset::Unset,
+        "The converter of keys; the worker's if unset.",
+    ),
+    key(
+        "value.converter",
+        Kind::Text,
+        Preset::Unset,
+        "The converter of values; the worker's if unset.",
+    ),
+    key(
+        "header.converter",
+        Kind::Text,
+        Preset::Unset,
+        "The converter of headers; the worker's if unset.",
+    ),
+    key("transforms", Kind::List, Preset::Unset, "Still to come."),
+    key("predicates", Kind::List, Preset::Unset, "Still to come."),
+    key(
+        GROUP_PROTOCOL,
+        Kind::Choice(&["consumer", "share"]),
+        Preset::Unset,
+        "share reads as a share group (KIP-1302); consumer is still to come. The worker's consumer.group.protocol if unset.",
+    ),
+    key(
+        "errors.tolerance",
+        Kind::Choice(&["none", "all"]),
+        Preset::Value("none"),
+        "Whether a record that can never be delivered stops the connector (none) or is put aside (all).",
+    ),
+    key(
+        "errors.retry.timeout",
+        Kind::Int {
+            min: -1,
+            max: i64::MAX,
+        },
+        Preset::Unset,
+        "Milliseconds for which a put is tried again; 0 is not at all, -1 or unset is without end.",
+    ),
+    key(
+        "errors.retry.delay.max.ms",
+        Kind::DurationMs,
+        Preset::Value("60000"),
+        "The longest pause between two tries.",
+    ),
+    key(
+        "errors.log.enable",
+        Kind::Boolean,
+        Preset::Value("false"),
+        "Whether tolerated errors are logged.",
+    ),
+    key(
+        "errors.log.include.messages",
+        Kind::Boolean,
+        Preset::Value("false"),
+        "Whether the log names topic, partition, offset and timestamp of the record.",
+    ),
+    key(
+        DEAD_LETTER_MODE,
+        Kind::Choice(&["none", "broker", "sluice"]),
+        Preset::Unset,
+        "Who writes dead letters. broker if a topic is named, else none: tolerated records are dropped and logged. broker and sluice are still to come.",
+    ),
+    key(
+        DEAD_LETTER_TOPIC,
+        Kind::Text,
+        Preset::Unset,
+        "The topic of dead letters. Still to come.",
+    ),
+    key(
+        "errors.deadletterqueue.topic.replication.factor",
+        Kind::Int {
+            min: 1,
+            max: i16::MAX as i64,
+        },
+        Preset::Value("3"),
+        "Replicas of the dead-letter topic when it is created.",
+    ),
+    key(
+        "errors.deadletterqueue.context.headers.enable",
+        Kind::Boolean,
+        Preset::Value("false"),
+        "Whether dead letters tell in headers why they are dead.",
+    ),
+    key(
+        "share.group.id",
+        Kind::Text,
+        Preset::Unset,
+        "The share group; share-NAME if unset.",
+    ),
+    key(
+        "share.max.in.flight.records",
+        Kind::Int {
+            min: 1,
+            max: 10_000_000,
+        },
+        Preset::Unset,
+        "Records that are acquired and not settled; fits itself to what the tasks deliver if unset.",
+    ),
+    key(
+        "share.max.in.flight.bytes",
+        Kind::Size,
+        Preset::Value("67108864"),
+        "Bytes of records that are acquired and not settled.",
+    ),
+    key(
+        "share.partition.max.record.locks",
+        Kind::Int {
+            min: 100,
+            max: 10_000,
+        },
+        Preset::Unset,
+        "Offsets that the group may have in flight in a partition; set on the group.",
+    ),
+    key(
+        "share.delivery.count.limit",
+        Kind::Int { min: 2, max: 25 },
+        Preset::Unset,
+        "How often the broker hands out a record; set on the group.",
+    ),
+    key(
+        LOCK_DURATION,
+        LOCK_MS,
+        Preset::Unset,
+        "How long the broker locks a record; set on the group.",
+    ),
+    key(
+        LOCK_TIMEOUT,
+        LOCK_MS,
+        Preset::Unset,
+        "Another name of share.record.lock.duration.ms.",
+    ),
+    key(
+        "share.delivery.timeout.ms",
+        Kind::Int {
+            min: 1,
+            max: i64::MAX,
+        },
+        Preset::Value("300000"),
+        "How long a put may take before it is abandoned; locks are renewed until then.",
+    ),
+    key(
+        "share.retriable",
+        Kind::Choice(&["hold", "release"]),
+        Preset::Value("hold"),
+        "What happens to a record that the sink wants again: held and renewed, or released at once. release is still to come.",
+    ),
+    key(
+        "share.auto.offset.reset",
+        Kind::Text,
+        Preset::Value("earliest"),
+        "Where a new group begins: earliest, latest, or by_duration:PT1H; set on the group.",
+    ),
+    key(
+        "share.acknowledge.after",
+        Kind::Choice(&["put", "flush"]),
+        Preset::Unset,
+        "When a record counts as delivered; as the sink needs it if unset.",
+    ),
+    key(
+        MAX_PUT_RECORDS,
+        PUT_RECORDS,
+        Preset::Value("500"),
+        "At most so many records in a put.",
+    ),
+    key(
+        MAX_POLL_RECORDS,
+        PUT_RECORDS,
+        Preset::Unset,
+        "Another name of max.put.records.",
+    ),
+    key(
+        "share.order",
+        Kind::Choice(&["none", "key"]),
+        Preset::Value("none"),
+        "Whether records of one key are delivered one after the other. key is still to come.",
+    ),
+    key(
+        "share.park.after.ms",
+        Kind::DurationMs,
+        Preset::Unset,
+        "After what time a failing record is parked in a topic. Still to come.",
+    ),
+    key(
+        "exactly.once.mode",
+        Kind::Choice(&["off", "auto", "ledger", "broker"]),
+        Preset::Value("off"),
+        "Whether outputs and acknowledgements are one transaction. All but off are still to come.",
+    ),
+];
+
+const fn key(name: &'static str, kind: Kind, preset: Preset, doc: &'static str) -> Key {
+    Key {
+        name,
+        kind,
+        preset,
+        doc,
+    }
+}

@@ -1,0 +1,286 @@
+//! Which keys there are: a key that nothing reads is refused, with the one
+//! that was probably meant.
+
+use super::definition::{Faults, Key};
+use super::notes::Notes;
+
+/// A key of Kafka Connect that does nothing here. A name with a dot at its
+/// end stands for all keys that begin with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Inert {
+    pub name: &'static str,
+    /// Completes "has no effect here, because ...".
+    pub reason: &'static str,
+}
+
+const fn inert(name: &'static str, reason: &'static str) -> Inert {
+    Inert { name, reason }
+}
+
+const ALONE: &str = "workers do not form a cluster: share groups distribute the records";
+const FILES: &str = "connectors come from files and the environment, not from a topic";
+const NO_OFFSETS: &str = "the broker keeps a share group's progress, record by record";
+const BUILT_IN: &str = "sinks and converters are built in";
+const NO_REST: &str = "there is no REST interface yet";
+const SINKS_ONLY: &str = "there are only sinks here";
+const NO_JMX: &str = "there is no JVM to report from";
+
+/// Worker keys that a worker file of Kafka Connect has.
+pub const WORKER: &[Inert] = &[
+    inert("group.id", ALONE),
+    inert("config.storage.", FILES),
+    inert("status.storage.", ALONE),
+    inert("offset.storage.", NO_OFFSETS),
+    inert("offset.flush.interval.ms", NO_OFFSETS),
+    inert("offset.flush.timeout.ms", NO_OFFSETS),
+    inert("session.timeout.ms", ALONE),
+    inert("heartbeat.interval.ms", ALONE),
+    inert("rebalance.timeout.ms", ALONE),
+    inert("scheduled.rebalance.max.delay.ms", ALONE),
+    inert("worker.sync.timeout.ms", ALONE),
+    inert("worker.unsync.backoff.ms", ALONE),
+    inert("connect.protocol", ALONE),
+    inert("inter.worker.", ALONE),
+    inert("internal.topics.automatic.creation.enable", FILES),
+    inert("config.providers.", "config providers are still to come"),
+    inert("plugin.path", BUILT_IN),
+    inert("plugin.discovery", BUILT_IN),
+    inert("key.converter.plugin.version", BUILT_IN),
+    inert("value.converter.plugin.version", BUILT_IN),
+    inert("header.converter.plugin.version", BUILT_IN),
+    inert("internal.key.converter", FILES),
+    inert("internal.key.converter.", FILES),
+    inert("internal.value.converter", FILES),
+    inert("internal.value.converter.", FILES),
+    inert("listeners", NO_REST),
+    inert("listeners.", NO_REST),
+    inert("admin.listeners", NO_REST),
+    inert("admin.listeners.", NO_REST),
+    inert("rest.", NO_REST),
+    inert("access.control.", NO_REST),
+    inert("response.http.headers.config", NO_REST),
+    inert("exactly.once.source.support", SINKS_ONLY),
+    inert("topic.creation.enable", SINKS_ONLY),
+    inert("topic.tracking.", NO_REST),
+    inert("metric.reporters", NO_JMX),
+    inert("auto.include.jmx.reporter", NO_JMX),
+    inert("metrics.", NO_JMX),
+    inert("log4j.", NO_JMX),
+    inert("cub.", "it is a setting of an image's start script"),
+    inert(
+        "producer.",
+        "nothing is produced yet: dead letters to a topic are still to come",
+    ),
+];
+
+/// Connector keys of Kafka Connect.
+pub const CONNECTOR: &[Inert] = &[
+    inert("connector.plugin.version", BUILT_IN),
+    inert("key.converter.plugin.version", BUILT_IN),
+    inert("value.converter.plugin.version", BUILT_IN),
+    inert("header.converter.plugin.version", BUILT_IN),
+    inert(
+        "tasks.max.enforce",
+        "a connector never gets more tasks than tasks.max",
+    ),
+    inert("config.action.reload", "config providers are still to come"),
+    inert(
+        "producer.override.",
+        "nothing is produced yet: dead letters to a topic are still to come",
+    ),
+];
+
+/// The entry of that key, if it does nothing.
+#[must_use]
+pub fn find_inert<'a>(inert: &'a [Inert], key: &str) -> Option<&'a Inert> {
+    inert
+        .iter()
+        .find(|it| it.name == key || (it.name.ends_with('.') && key.starts_with(it.name)))
+}
+
+/// The tables of one place, and what to say about keys that are in none.
+#[derive(Clone, Debug, Default)]
+pub struct KnownKeys {
+    tables: Vec<(&'static str, &'static [Key])>,
+    inert: &'static [Inert],
+    /// The table of another place, and what to call its keys.
+    elsewhere: Option<(&'static [Key], &'static str)>,
+}
+
+impl KnownKeys {
+    #[must_use]
+    pub fn new(inert: &'static [Inert]) -> Self {
+        Self {
+            inert,
+            ..Self::default()
+        }
+    }
+
+    /// Takes in a table, each key with a prefix.
+    #[must_use]
+    pub fn with(mut self, prefix: &'static str, keys: &'static [Key]) -> Self {
+        self.tables.push((prefix, keys));
+        self
+    }
+
+    /// Keys that belong somewhere else; `whose` is like "a connector's".
+    #[must_use]
+    pub fn with_elsewhere(mut self, keys: &'static [Key], whose: &'static str) -> Self {
+        self.elsewhere = Some((keys, whose));
+        self
+    }
+
+    /// A key's line in its table.
+    #[must_use]
+    pub fn find(&self, key: &str) -> Option<&'static Key> {
+        self.tables.iter().find_map(|(prefix, keys)| {
+            let name = key.strip_prefix(prefix)?;
+            keys.iter().find(|it| it.name == name)
+        })
+    }
+
+    /// Says what there is to say about a key, if it is not known.
+    pub fn judge(&self, key: &str, faults: &mut Faults, notes: &mut Notes) {
+        if self.find(key).is_some() {
+            return;
+        }
+        let elsewhere = self
+            .elsewhere
+            .filter(|(keys, _)| keys.iter().any(|it| it.name == key));
+        if let Some(inert) = find_inert(self.inert, key) {
+            notes.no_effect(key, inert.reason);
+        } else if let Some((_, whose)) = elsewhere {
+            faults.add(key, format!("is not known here; it is {whose} key"));
+        } else {
+            faults.add(key, unknown(key, self.names()));
+        }
+    }
+
+    fn names(&self) -> impl Iterator<Item = String> {
+        let names = self
+            .tables
+            .iter()
+            .flat_map(|(prefix, keys)| keys.iter().map(move |key| format!("{prefix}{}", key.name)));
+        names.chain(self.inert.iter().map(|it| it.name.to_owned()))
+    }
+}
+
+/// The message for a key that is not known.
+fn unknown(key: &str, known: impl Iterator<Item = String>) -> String {
+    match nearest(key, known) {
+        Some(name) => format!("is not a known key; did you mean {name}?"),
+        None => "is not a known key".to_owned(),
+    }
+}
+
+/// The name that was probably meant: the same without its prefix, or one
+/// a few slips of the finger away.
+fn nearest(key: &str, known: impl Iterator<Item = String>) -> Option<String> {
+    let slips_allowed = (key.len() / 5).clamp(1, 4);
+    known
+        .filter(|name| !name.ends_with('.'))
+        .map(|name| {
+            let is_tail = name
+                .strip_suffix(key)
+                .is_some_and(|front| front.ends_with('.'));
+            let distance = if is_tail {
+                0
+            } else {
+                strsim::damerau_levenshtein(key, &name)
+            };
+            (distance, name)
+        })
+        .filter(|(distance, _)| *distance <= slips_allowed)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::definition::{Kind, Preset};
+
+    fn judged(known: &KnownKeys, key: &str) -> (String, String) {
+        let (mut faults, mut notes) = (Faults::default(), Notes::default());
+        known.judge(key, &mut faults, &mut notes);
+        let notes: Vec<String> = notes.iter().map(ToString::to_string).collect();
+        (faults.to_string(), notes.join("\n"))
+    }
+
+    const fn key(name: &'static str) -> Key {
+        Key {
+            name,
+            kind: Kind::Text,
+            preset: Preset::Unset,
+            doc: "",
+        }
+    }
+
+    fn known() -> KnownKeys {
+        KnownKeys::new(WORKER)
+            .with(
+                "",
+                const { &[key("errors.deadletterqueue.context.headers.enable")] },
+            )
+            .with("value.converter.", const { &[key("schemas.enable")] })
+            .with_elsewhere(const { &[key("topics")] }, "a connector's")
+    }
+
+    #[test]
+    fn a_known_key_passes_in_silence() {
+        let silence = (String::new(), String::new());
+        assert_eq!(judged(&known(), "value.converter.schemas.enable"), silence);
+    }
+
+    #[test]
+    fn a_misspelt_key_is_refused_with_the_one_meant() {
+        for (wrong, right) in [
+            (
+                "errors.deadletterqueue.context.header.enable",
+                "errors.deadletterqueue.context.headers.enable",
+            ),
+            (
+                "value.converter.schema.enabled",
+                "value.converter.schemas.enable",
+            ),
+            // The prefix was forgotten.
+            ("schemas.enable", "value.converter.schemas.enable"),
+        ] {
+            let (fault, _) = judged(&known(), wrong);
+            assert_eq!(
+                fault,
+                format!("{wrong}: is not a known key; did you mean {right}?")
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_is_suggested_for_what_resembles_nothing() {
+        assert_eq!(judged(&known(), "abc.def").0, "abc.def: is not a known key");
+    }
+
+    #[test]
+    fn connects_own_keys_are_taken_with_a_note() {
+        for key in [
+            "group.id",
+            "offset.storage.topic",
+            "producer.acks",
+            "listeners",
+        ] {
+            let (fault, note) = judged(&known(), key);
+            assert_eq!(fault, "");
+            assert!(
+                note.starts_with(&format!("{key}: has no effect here, because ")),
+                "{note}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_key_in_the_wrong_place_is_told_its_own() {
+        assert_eq!(
+            judged(&known(), "topics").0,
+            "topics: is not known here; it is a connector's key"
+        );
+    }
+}

@@ -1,0 +1,339 @@
+//! The worker's configuration: Kafka Connect's names, as far as sinks need
+//! them.
+
+use std::time::Duration;
+
+use crate::kafka::client_config::{self, ClientConfig};
+
+use super::definition::{Faults, Key, Kind, Preset, Reader};
+use super::known_keys::{self, KnownKeys};
+use super::layers::{Layer, Settings};
+use super::notes::Notes;
+use super::overrides::{self, ADMIN, CONSUMER, CONSUMER_KEYS, OverridePolicy};
+use super::plugins::{Plugins, Role};
+use super::{connector, secrets};
+
+const POLICY: &str = "connector.client.config.override.policy";
+pub const GROUP_PROTOCOL: &str = "consumer.group.protocol";
+const MAX_POLL_RECORDS: &str = "consumer.max.poll.records";
+const CLIENT_ID: &str = "sluice";
+
+/// A worker's own keys; those of its Kafka clients are in
+/// [`client_config::KEYS`].
+pub const KEYS: &[Key] = &[
+    Key {
+        name: "key.converter",
+        kind: Kind::Text,
+        preset: Preset::Unset,
+        doc: "The converter of keys for connectors that name none.",
+    },
+    Key {
+        name: "value.converter",
+        kind: Kind::Text,
+        preset: Preset::Unset,
+        doc: "The converter of values for connectors that name none.",
+    },
+    Key {
+        name: "header.converter",
+        kind: Kind::Text,
+        preset: Preset::Value("org.apache.kafka.connect.storage.SimpleHeaderConverter"),
+        doc: "The converter of headers for connectors that name none.",
+    },
+    Key {
+        name: GROUP_PROTOCOL,
+        kind: Kind::Choice(&["consumer", "share"]),
+        preset: Preset::Value("consumer"),
+        doc: "How connectors read that do not say it themselves; share is a share group (KIP-1302).",
+    },
+    Key {
+        name: MAX_POLL_RECORDS,
+        kind: Kind::Int {
+            min: 1,
+            max: 100_000,
+        },
+        preset: Preset::Unset,
+        doc: "max.put.records of connectors that do not say it themselves.",
+    },
+    Key {
+        name: POLICY,
+        kind: Kind::Text,
+        preset: Preset::Value("All"),
+        doc: "Which consumer.override.* connectors may set: All, None, Principal.",
+    },
+    Key {
+        name: "task.shutdown.graceful.timeout.ms",
+        kind: Kind::DurationMs,
+        preset: Preset::Value("5000"),
+        doc: "How long a stopping worker finishes what it has begun.",
+    },
+    Key {
+        name: "config.providers",
+        kind: Kind::List,
+        preset: Preset::Unset,
+        doc: "Still to come; a secret may lie in a file named by a variable that ends in _FILE.",
+    },
+];
+
+/// A configuration after reading: what it says, what is wrong with it, what
+/// is worth a word. It may be used only when nothing is wrong.
+#[derive(Clone, Debug)]
+pub struct Checked<T> {
+    pub config: T,
+    pub settings: Settings,
+    pub known: KnownKeys,
+    pub faults: Faults,
+    pub notes: Notes,
+}
+
+impl<T> Checked<T> {
+    /// The effective settings as they may be shown: key, value, origin.
+    pub fn shown(&self) -> impl Iterator<Item = (&str, String, &str)> {
+        self.settings.properties().iter().map(|(key, value)| {
+            let value = secrets::shown(key, self.known.find(key), value);
+            (key.as_str(), value.into_owned(), self.settings.origin(key))
+        })
+    }
+}
+
+/// How a connector's records are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupProtocol {
+    Consumer,
+    Share,
+}
+
+impl GroupProtocol {
+    pub(super) fn of(choice: &str) -> Self {
+        match choice {
+            "share" => Self::Share,
+            _ => Self::Consumer,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct WorkerConfig {
+    /// The worker's own client, for what is nobody's but the cluster's.
+    pub admin: ClientConfig,
+    pub group_protocol: GroupProtocol,
+    pub override_policy: OverridePolicy,
+    pub shutdown_timeout: Duration,
+    settings: Settings,
+}
+
+impl WorkerConfig {
+    /// The lowest layer.
+    #[must_use]
+    pub fn defaults() -> Layer {
+        let mut layer = Layer::defaults(KEYS);
+        layer.or(Layer::defaults(client_config::KEYS));
+        layer
+    }
+
+    #[must_use]
+    pub fn read(settings: Settings, plugins: &Plugins) -> Checked<Self> {
+        let (mut faults, mut notes) = (Faults::default(), Notes::default());
+        let known = known_keys(&settings, plugins);
+        for (key, _) in settings.given() {
+            if !key.starts_with(CONSUMER) && client_config::refusal(key).is_none() {
+                known.judge(key, &mut faults, &mut notes);
+            }
+        }
+        judge_consumer(&settings, &known, &mut faults, &mut notes);
+        check_converters(&settings, plugins, &mut faults);
+        let admin = read_clients(&settings, &mut faults);
+        let mut reader = Reader::new(settings.properties(), "", KEYS, &mut faults);
+        let config = Self {
+            admin,
+            group_protocol: GroupProtocol::of(reader.choice(GROUP_PROTOCOL)),
+            override_policy: read_policy(&mut reader),
+            shutdown_timeout: reader.duration("task.shutdown.graceful.timeout.ms"),
+            settings: settings.clone(),
+        };
+        let _ = reader.optional_int(MAX_POLL_RECORDS);
+        if !reader.list("config.providers").is_empty() {
+            reader.fault("config.providers", "config providers are still to come; remove it, and give secrets by variables that end in _FILE");
+        }
+        Checked {
+            config,
+            settings,
+            known,
+            faults,
+            notes,
+        }
+    }
+
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What a connector has from its worker when it does not say it itself:
+    /// converters with their keys, as one, and the size of puts.
+    #[must_use]
+    pub fn inherited(&self, says: impl Fn(&str) -> bool) -> Layer {
+        let mut layer = Layer::default();
+        let mut inherit = |from: &str, to: &str| {
+            if let Some(value) = self.settings.get(from) {
+                let origin = match self.settings.origin(from) {
+                    super::layers::DEFAULT => super::layers::DEFAULT.to_owned(),
+                    origin => format!("worker, {origin}"),
+                };
+                layer.put(to, value, origin);
+            }
+        };
+        for role in Role::ALL.into_iter().filter(|role| !says(role.key())) {
+            inherit(role.key(), role.key());
+            for key in self.settings.below(role.prefix()).properties().keys() {
+                inherit(key, key);
+            }
+        }
+        inherit(MAX_POLL_RECORDS, connector::MAX_PUT_RECORDS);
+        layer
+    }
+}
+
+fn known_keys(settings: &Settings, plugins: &Plugins) -> KnownKeys {
+    let known = KnownKeys::new(known_keys::WORKER)
+        .with("", KEYS)
+        .with("", client_config::KEYS)
+        .with(CONSUMER, client_config::KEYS)
+        .with(CONSUMER, CONSUMER_KEYS)
+        .with(ADMIN, client_config::KEYS)
+        .with_elsewhere(connector::KEYS, "a connector's");
+    Role::ALL.into_iter().fold(known, |known, role| {
+        let class = settings.get(role.key());
+        let keys = class.and_then(|class| (plugins.converter_keys)(role, class));
+        known.with(role.prefix(), keys.unwrap_or_default())
+    })
+}
+
+/// `consumer.` keys; `consumer.group.protocol` and the like are in the
+/// worker's own table.
+fn judge_consumer(settings: &Settings, known: &KnownKeys, faults: &mut Faults, notes: &mut Notes) {
+    overrides::judge(
+        settings,
+        CONSUMER,
+        OverridePolicy::All,
+        known,
+        faults,
+        notes,
+    );
+}
+
+fn check_converters(settings: &Settings, plugins: &Plugins, faults: &mut Faults) {
+    for role in Role::ALL {
+        if let Some(class) = settings.get(role.key()) {
+            (plugins.check_converter)(role, class, settings.properties(), faults);
+        }
+    }
+}
+
+/// The worker's client; and what connectors' clients begin with is looked at
+/// here as well, so that its faults stand where their keys do.
+fn read_clients(settings: &Settings, faults: &mut Faults) -> ClientConfig {
+    let consumer = overrides::client_properties(settings, CONSUMER);
+    let mut consumer_faults = Faults::default();
+    ClientConfig::read(&consumer, CLIENT_ID, &mut consumer_faults);
+    consumer.read(CONSUMER_KEYS, &mut consumer_faults, |reader| {
+        let _ = (reader.int("fetch.min.bytes"), reader.int("fetch.max.bytes"));
+        let _ = (
+            reader.int("fetch.max.wait.ms"),
+            reader.choice("share.acquire.mode"),
+        );
+    });
+    let admin = overrides::client_properties(settings, ADMIN);
+    let admin = ClientConfig::read(&admin, CLIENT_ID, faults);
+    faults.absorb(consumer_faults);
+    admin
+}
+
+fn read_policy(reader: &mut Reader<'_>) -> OverridePolicy {
+    let text = reader.text(POLICY);
+    OverridePolicy::parse(&text).unwrap_or_else(|| {
+        reader.fault(
+            POLICY,
+            format!("{text:?} is not one of All, None, Principal"),
+        );
+        OverridePolicy::All
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::testing::{PLUGINS, layer};
+
+    fn read(pairs: &[(&str, &str)]) -> Checked<WorkerConfig> {
+        let settings = Settings::merge([WorkerConfig::defaults(), layer(pairs)]).unwrap();
+        WorkerConfig::read(settings, &PLUGINS)
+    }
+
+    #[test]
+    fn a_worker_needs_brokers_and_no_more() {
+        let worker = read(&[("bootstrap.servers", "a:9092, b:9092")]);
+        assert_eq!(worker.faults.to_string(), "");
+        assert_eq!(worker.config.admin.bootstrap_servers, ["a:9092", "b:9092"]);
+        assert_eq!(worker.config.admin.client_id, "sluice");
+        assert_eq!(worker.config.shutdown_timeout, Duration::from_secs(5));
+        assert_eq!(worker.config.group_protocol, GroupProtocol::Consumer);
+        assert_eq!(
+            read(&[]).faults.to_string(),
+            "bootstrap.servers: is required and not set"
+        );
+    }
+
+    #[test]
+    fn a_distributed_workers_file_is_taken_with_notes() {
+        let worker = read(&[
+            ("bootstrap.servers", "a:9092"),
+            ("group.id", "connect"),
+            ("config.storage.topic", "c"),
+            ("offset.flush.interval.ms", "1"),
+            ("plugin.path", "/p"),
+            ("rest.advertised.host.name", "h"),
+            ("consumer.max.poll.interval.ms", "1"),
+        ]);
+        assert_eq!(worker.faults.to_string(), "");
+        assert_eq!(worker.notes.iter().count(), 6);
+    }
+
+    #[test]
+    fn a_fault_that_two_clients_share_is_told_once() {
+        let worker = read(&[
+            ("bootstrap.servers", "nonsense"),
+            ("request.timeout.ms", "x"),
+        ]);
+        assert_eq!(
+            worker.faults.to_string(),
+            "bootstrap.servers: \"nonsense\" is not host:port\nrequest.timeout.ms: \"x\" is not a number of milliseconds"
+        );
+    }
+
+    #[test]
+    fn a_connector_inherits_a_converter_with_its_keys_or_not_at_all() {
+        let worker = read(&[
+            ("bootstrap.servers", "a:9092"),
+            ("value.converter", "json"),
+            ("value.converter.schemas.enable", "false"),
+            ("consumer.max.poll.records", "50"),
+        ]);
+        assert_eq!(worker.faults.to_string(), "");
+        let all = worker.config.inherited(|_| false);
+        assert_eq!(all.get("value.converter"), Some("json"));
+        assert_eq!(all.get("value.converter.schemas.enable"), Some("false"));
+        assert_eq!(all.get("max.put.records"), Some("50"));
+        let own = worker.config.inherited(|key| key == "value.converter");
+        assert!(!own.contains("value.converter"));
+        assert!(!own.contains("value.converter.schemas.enable"));
+    }
+
+    #[test]
+    fn a_connectors_key_in_the_worker_is_told_apart() {
+        let worker = read(&[("bootstrap.servers", "a:9092"), ("errors.tolerance", "all")]);
+        assert_eq!(
+            worker.faults.to_string(),
+            "errors.tolerance: is not known here; it is a connector's key"
+        );
+    }
+}

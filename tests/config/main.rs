@@ -1,0 +1,243 @@
+//! The configuration as the binary sees it: files, variables and arguments
+//! in, text and exit code out.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot read its data has failed"
+)]
+
+mod plugins;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sluice::cli::{App, Exit, MigrationTarget, Surroundings, execute};
+use sluice::config::env::Environment;
+use sluice::config::load::Configuration;
+
+const GOOD_WORKER: &str = "tests/config/good/worker.properties";
+const GOOD_CONNECTOR: &str = "tests/config/good/orders.json";
+
+/// Says how it was called by its exit code.
+struct FakeApp;
+
+impl App for FakeApp {
+    fn run(&self, configuration: Configuration) -> Exit {
+        assert_eq!(configuration.connectors.len(), 1);
+        Exit::Unavailable
+    }
+
+    fn migrate(&self, _: Configuration, connector: &str, to: MigrationTarget) -> Exit {
+        assert_eq!((connector, to), ("orders", MigrationTarget::Share));
+        Exit::Internal
+    }
+}
+
+struct Said {
+    exit: Exit,
+    out: String,
+    err: String,
+}
+
+fn sluice(arguments: &[&str], variables: &[(String, String)]) -> Said {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let surroundings = Surroundings {
+        environment: Environment::of(variables.iter().cloned().collect::<BTreeMap<_, _>>()),
+        plugins: plugins::PLUGINS,
+        plugin_tables: Vec::new(),
+        out: &mut out,
+        err: &mut err,
+    };
+    let exit = execute([&["sluice"], arguments].concat(), surroundings, &FakeApp);
+    Said {
+        exit,
+        out: String::from_utf8(out).unwrap(),
+        err: String::from_utf8(err).unwrap(),
+    }
+}
+
+fn variables(path: &Path) -> Vec<(String, String)> {
+    let text = fs::read_to_string(path).unwrap();
+    let pairs = text.lines().filter_map(|line| line.split_once('='));
+    pairs
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+/// A case by its ending: a worker, a connector of a good worker, variables.
+fn check_case(path: &Path) -> Said {
+    let shown = path.to_str().unwrap();
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("properties") => sluice(&["check", shown], &[]),
+        Some("json") => sluice(&["check", GOOD_WORKER, "--connector", shown], &[]),
+        _ => sluice(&["check"], &variables(path)),
+    }
+}
+
+fn cases() -> Vec<PathBuf> {
+    let entries = fs::read_dir("tests/config/broken").unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let mut cases: Vec<_> = paths
+        .filter(|path| path.extension().is_none_or(|it| it != "expected"))
+        .collect();
+    cases.sort();
+    cases
+}
+
+#[test]
+fn every_broken_configuration_is_told_all_its_faults_at_once() {
+    let cases = cases();
+    assert!(cases.len() >= 10, "{cases:?}");
+    for case in cases {
+        let said = check_case(&case);
+        let expected = fs::read_to_string(case.with_extension("expected")).unwrap();
+        assert_eq!(said.err, expected, "{}", case.display());
+        assert_eq!(
+            (said.exit, said.out.as_str()),
+            (Exit::BadConfiguration, ""),
+            "{}",
+            case.display()
+        );
+        assert!(!said.err.contains("hush"), "{}", case.display());
+    }
+}
+
+#[test]
+fn a_good_configuration_is_shown_with_the_origin_of_each_value() {
+    let set = "orders:tasks.max=8";
+    let port = ("SLUICE_CLIENT_ID".to_owned(), "worker-1".to_owned());
+    let said = sluice(
+        &[
+            "check",
+            "--worker",
+            GOOD_WORKER,
+            "--connector",
+            GOOD_CONNECTOR,
+            "--set",
+            set,
+        ],
+        &[port],
+    );
+    assert_eq!((said.exit, said.err.as_str()), (Exit::Fine, ""));
+    for line in [
+        "worker",
+        "  bootstrap.servers = kafka-1:9092,kafka-2:9092  (file tests/config/good/worker.properties)",
+        "  client.id = worker-1  (environment SLUICE_CLIENT_ID)",
+        "  metadata.max.age.ms = 300000  (default)",
+        "  note: group.id: has no effect here, because workers do not form a cluster: share groups distribute the records",
+        "connector orders",
+        "  tasks.max = 8  (command line)",
+        "  topics = orders  (file tests/config/good/orders.json)",
+        "  value.converter.schemas.enable = false  (worker, file tests/config/good/worker.properties)",
+        "  errors.retry.delay.max.ms = 60000  (default)",
+        "  note: consumer.override.max.poll.records: is taken as max.put.records",
+    ] {
+        assert!(
+            said.out.lines().any(|it| it == line),
+            "no line {line:?} in\n{}",
+            said.out
+        );
+    }
+    assert!(!said.out.contains("max.put.records ="), "{}", said.out);
+}
+
+#[test]
+fn no_secret_is_shown_anywhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let identity = folder.path().join("client.pem");
+    let certified = rcgen::generate_simple_self_signed(vec!["client".to_owned()]).unwrap();
+    let (chain, key) = (certified.cert.pem(), certified.signing_key.serialize_pem());
+    fs::write(&identity, format!("{chain}{key}")).unwrap();
+    let identity = format!("ssl.keystore.location={}", identity.display());
+
+    let variables = [(
+        "SLUICE_CONSUMER_SASL_JAAS_CONFIG_FILE".to_owned(),
+        "tests/config/secrets/jaas".to_owned(),
+    )];
+    let places = [
+        "--worker",
+        "tests/config/secrets/worker.properties",
+        "--connector",
+        "tests/config/secrets/connector.json",
+        "--set",
+        &identity,
+    ];
+    let good = sluice(&[&["check"], &places[..]].concat(), &variables);
+    assert_eq!((good.exit, good.err.as_str()), (Exit::Fine, ""));
+    assert_eq!(good.out.matches("[hidden]").count(), 14, "{}", good.out);
+
+    // Secrets again, where they make a fault.
+    let broken = [
+        "ssl.keystore.key=hush",
+        "ssl.key.passwort=hush",
+        "admin.sasl.jaas.config=hush",
+        "hush",
+        "orders:file.seals=hush",
+        "orders:topics.regex=hush(",
+        "orders:consumer.override.sasl.jaas.config=x required password=hush;",
+        "orders:consumer.override.ssl.truststore.certificates=hush",
+    ];
+    let broken = broken.iter().flat_map(|assignment| ["--set", assignment]);
+    let arguments: Vec<_> = ["check"].into_iter().chain(places).chain(broken).collect();
+    let bad = sluice(&arguments, &variables);
+    assert_eq!(bad.exit, Exit::BadConfiguration);
+    assert_eq!(bad.err.lines().count(), 2 + 8, "{}", bad.err);
+    for text in [good.out, bad.err] {
+        assert!(!text.contains("hush"), "{text}");
+        assert!(!text.contains("PRIVATE KEY"), "{text}");
+    }
+}
+
+#[test]
+fn commands_get_a_sound_configuration_or_none() {
+    let places = ["--worker", GOOD_WORKER, "--connector", GOOD_CONNECTOR];
+    assert_eq!(
+        sluice(&[&["run"], &places[..]].concat(), &[]).exit,
+        Exit::Unavailable
+    );
+    assert_eq!(
+        sluice(&["run", "--connector", GOOD_CONNECTOR], &[]).exit,
+        Exit::BadConfiguration
+    );
+    let migrate = |name| {
+        sluice(
+            &[&["migrate", name, "--to", "share"], &places[..]].concat(),
+            &[],
+        )
+    };
+    assert_eq!(migrate("orders").exit, Exit::Internal);
+    let unknown = migrate("refunds");
+    assert_eq!(unknown.exit, Exit::BadConfiguration);
+    assert_eq!(
+        unknown.err,
+        "there is no connector \"refunds\"; give its file with --connector\n"
+    );
+}
+
+#[test]
+fn a_bad_command_line_is_a_bad_configuration() {
+    assert_eq!(Exit::BadConfiguration as u8, 64);
+    assert_eq!(sluice(&["chek"], &[]).exit, Exit::BadConfiguration);
+    assert_eq!(
+        sluice(&["migrate", "orders", "--to", "queue"], &[]).exit,
+        Exit::BadConfiguration
+    );
+    let help = sluice(&["--help"], &[]);
+    assert_eq!((help.exit, help.err.as_str()), (Exit::Fine, ""));
+    assert!(help.out.contains("migrate"), "{}", help.out);
+}
+
+#[test]
+fn the_reference_has_every_table() {
+    let said = sluice(&["reference"], &[]);
+    assert_eq!(said.exit, Exit::Fine);
+    for key in [
+        "bootstrap.servers",
+        "tasks.max",
+        "share.acquire.mode",
+        "consumer.group.protocol",
+    ] {
+        assert!(said.out.contains(&format!("| `{key}` |")), "{key}");
+    }
+}

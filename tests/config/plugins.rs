@@ -1,0 +1,69 @@
+//! Plugins after the contract of the registries, so that these tests depend
+//! on no real one.
+
+use sluice::config::definition::{Faults, Key, Kind, Preset, Properties, Reader};
+use sluice::config::plugins::{Plugins, Role};
+
+const fn key(name: &'static str, kind: Kind, preset: Preset) -> Key {
+    Key {
+        name,
+        kind,
+        preset,
+        doc: "",
+    }
+}
+
+const FILE: &[Key] = &[
+    key("file", Kind::Text, Preset::Required),
+    key("file.seal", Kind::Secret, Preset::Unset),
+    key("connection.url", Kind::Text, Preset::Unset),
+    key("connection.password", Kind::Secret, Preset::Unset),
+    key("connection.api.token", Kind::Text, Preset::Unset),
+];
+
+const JSON: &[Key] = &[
+    key("schemas.enable", Kind::Boolean, Preset::Value("true")),
+    key("basic.auth.user.info", Kind::Text, Preset::Unset),
+];
+
+pub(crate) const PLUGINS: Plugins = Plugins {
+    sink_keys,
+    check_sink,
+    converter_keys,
+    check_converter,
+};
+
+fn sink_keys(class: &str) -> Option<&'static [Key]> {
+    (class == "file").then_some(FILE)
+}
+
+fn check_sink(class: &str, properties: &Properties, faults: &mut Faults) {
+    match sink_keys(class) {
+        Some(keys) => drop(Reader::new(properties, "", keys, faults).text("file")),
+        None => faults.add(
+            "connector.class",
+            format!("{class:?} is no sink; did you mean file?"),
+        ),
+    }
+}
+
+fn converter_keys(_: Role, class: &str) -> Option<&'static [Key]> {
+    match class.rsplit('.').next() {
+        Some("json" | "JsonConverter") => Some(JSON),
+        Some("string" | "StringConverter" | "SimpleHeaderConverter") => Some(&[]),
+        _ => None,
+    }
+}
+
+fn check_converter(role: Role, class: &str, properties: &Properties, faults: &mut Faults) {
+    match converter_keys(role, class) {
+        None => faults.add(
+            role.key(),
+            format!("{class:?} is no converter; did you mean JsonConverter?"),
+        ),
+        Some([]) => {}
+        Some(keys) => {
+            let _ = Reader::new(properties, role.prefix(), keys, faults).boolean("schemas.enable");
+        }
+    }
+}
