@@ -1,8 +1,11 @@
 //! Sluice: Kafka sink connectors on share groups (KIP-932), as KIP-1302
 //! proposes for Kafka Connect.
 
+pub mod app;
 pub mod cli;
 pub mod config;
+pub mod connectors;
 pub mod converters;
 pub mod kafka;
 pub mod sinks;
+pub mod telemetry;

@@ -1,3 +1,18 @@
-//! The worker.
+//! The program: command line in, exit code out.
 
-fn main() {}
+use std::process::ExitCode;
+
+use sluice::app::{Worker, plugins};
+use sluice::cli::{Surroundings, execute};
+use sluice::config::env::Environment;
+
+fn main() -> ExitCode {
+    let surroundings = Surroundings {
+        environment: Environment::of_process(),
+        plugins: plugins(),
+        plugin_tables: Vec::new(),
+        out: &mut std::io::stdout(),
+        err: &mut std::io::stderr(),
+    };
+    execute(std::env::args_os(), surroundings, &Worker).into()
+}

@@ -126,6 +126,18 @@ impl LiveView {
         tasks
     }
 
+    /// A connector that never started.
+    pub fn fail(&self, name: &str, cause: Cause) {
+        self.update(&name.into(), |view| {
+            view.state = ConnectorState::Failed(cause);
+        });
+    }
+
+    /// Something that is being tried again.
+    pub fn trouble(&self, name: &str, cause: Cause) {
+        self.update(&name.into(), |view| view.trouble = Some(cause));
+    }
+
     pub(crate) fn update(&self, name: &Arc<str>, change: impl FnOnce(&mut ConnectorView)) {
         change(&mut self.connectors.entry(Arc::clone(name)).or_default());
     }

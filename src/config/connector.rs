@@ -15,8 +15,9 @@ use super::known_keys::{self, KnownKeys};
 use super::layers::{Layer, Settings};
 use super::notes::Notes;
 use super::overrides::{self, CONSUMER_KEYS, ConsumerConfig, OVERRIDE};
-use super::plugins::{Plugins, Role};
+use super::plugins::Plugins;
 use super::worker::{self, Checked, GroupProtocol, WorkerConfig};
+use crate::converters::part::Part;
 
 mod limits;
 
@@ -31,13 +32,13 @@ pub enum Topics {
 /// The converter of one part of a record.
 #[derive(Clone, Debug)]
 pub struct ConverterConfig {
-    pub role: Role,
+    pub part: Part,
     pub class: String,
     settings: Settings,
 }
 
 impl ConverterConfig {
-    /// The converter's keys, with the role's prefix.
+    /// The converter's keys, with the part's prefix.
     #[must_use]
     pub fn properties(&self) -> &Properties {
         self.settings.properties()
@@ -115,9 +116,9 @@ impl ConnectorConfig {
     ) -> Result<Checked<Self>, config::ConfigError> {
         let says = |key: &str| layers.iter().any(|layer| layer.contains(key));
         let inherited = worker.inherited(says);
-        let strays: Vec<Role> = Role::ALL
+        let strays: Vec<Part> = Part::ALL
             .into_iter()
-            .filter(|role| !says(role.key()))
+            .filter(|part| !says(part.class_key()))
             .collect();
         let given = Settings::merge(layers)?;
         let lower = [Layer::defaults(KEYS), inherited];
@@ -173,9 +174,9 @@ impl Reading<'_> {
             .with(OVERRIDE, client_config::KEYS)
             .with(OVERRIDE, CONSUMER_KEYS)
             .with_elsewhere(worker::KEYS, "a worker's");
-        for role in Role::ALL {
-            let keys = (self.plugins.converter_keys)(role, self.class(role.key()));
-            known = known.with(role.prefix(), keys.unwrap_or_default());
+        for part in Part::ALL {
+            let keys = (self.plugins.converter_keys)(part, self.class(part.class_key()));
+            known = known.with(part.prefix(), keys.unwrap_or_default());
         }
         for (key, _) in self.settings.given() {
             if !self.is_judged_elsewhere(key, sink.is_none()) {
@@ -204,11 +205,11 @@ impl Reading<'_> {
             );
             return true;
         }
-        let converter = Role::ALL
+        let converter = Part::ALL
             .into_iter()
-            .find(|role| key.starts_with(role.prefix()));
-        if let Some(role) = converter {
-            return (self.plugins.converter_keys)(role, self.class(role.key())).is_none();
+            .find(|part| key.starts_with(part.prefix()));
+        if let Some(part) = converter {
+            return (self.plugins.converter_keys)(part, self.class(part.class_key())).is_none();
         }
         let chained = ["transforms", "predicates"].into_iter().any(|chain| {
             let rest = key
@@ -232,12 +233,12 @@ impl Reading<'_> {
 
     /// A converter's keys without the converter go nowhere: Connect drops
     /// them without a word.
-    fn refuse_strays(&mut self, given: &Settings, strays: &[Role]) {
-        for role in strays {
-            let inert = format!("{}.plugin.version", role.key());
-            for key in given.below(role.prefix()).properties().keys() {
+    fn refuse_strays(&mut self, given: &Settings, strays: &[Part]) {
+        for part in strays {
+            let inert = format!("{}.plugin.version", part.class_key());
+            for key in given.below(part.prefix()).properties().keys() {
                 if *key != inert {
-                    self.faults.add(key, format!("has no effect without {} in the same connector; the worker's converter has the worker's keys", role.key()));
+                    self.faults.add(key, format!("has no effect without {} in the same connector; the worker's converter has the worker's keys", part.class_key()));
                 }
             }
         }
@@ -266,9 +267,9 @@ impl Reading<'_> {
             class,
             tasks_max,
             topics,
-            key_converter: self.converter(Role::Key),
-            value_converter: self.converter(Role::Value),
-            header_converter: self.converter(Role::Header),
+            key_converter: self.converter(Part::Key),
+            value_converter: self.converter(Part::Value),
+            header_converter: self.converter(Part::Header),
             max_put_records: limits::count(max_put_records),
             errors,
             share,
@@ -287,18 +288,18 @@ impl Reading<'_> {
         if let Some(class) = self.settings.get("connector.class") {
             (self.plugins.check_sink)(class.trim(), properties, &mut self.faults);
         }
-        for role in Role::ALL {
-            match self.settings.get(role.key()) {
+        for part in Part::ALL {
+            match self.settings.get(part.class_key()) {
                 Some(class) => {
                     (self.plugins.check_converter)(
-                        role,
+                        part,
                         class.trim(),
                         properties,
                         &mut self.faults,
                     );
                 }
                 None => self.faults.add(
-                    role.key(),
+                    part.class_key(),
                     "is required: set it here, or in the worker for all connectors",
                 ),
             }
@@ -479,11 +480,11 @@ impl Reading<'_> {
         self.reader().optional_int(name)
     }
 
-    fn converter(&self, role: Role) -> ConverterConfig {
+    fn converter(&self, part: Part) -> ConverterConfig {
         ConverterConfig {
-            role,
-            class: self.class(role.key()).to_owned(),
-            settings: self.settings.below(role.prefix()),
+            part,
+            class: self.class(part.class_key()).to_owned(),
+            settings: self.settings.below(part.prefix()),
         }
     }
 }

@@ -4,38 +4,7 @@
 use std::fmt;
 
 use super::definition::{Faults, Key, Properties};
-
-/// Which part of a record a converter is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    Key,
-    Value,
-    Header,
-}
-
-impl Role {
-    pub const ALL: [Self; 3] = [Self::Key, Self::Value, Self::Header];
-
-    /// The key that chooses the converter.
-    #[must_use]
-    pub const fn key(self) -> &'static str {
-        match self {
-            Self::Key => "key.converter",
-            Self::Value => "value.converter",
-            Self::Header => "header.converter",
-        }
-    }
-
-    /// What the converter's own keys begin with.
-    #[must_use]
-    pub const fn prefix(self) -> &'static str {
-        match self {
-            Self::Key => "key.converter.",
-            Self::Value => "value.converter.",
-            Self::Header => "header.converter.",
-        }
-    }
-}
+use crate::converters::part::Part;
 
 /// The registries of sinks and converters, as far as the configuration needs
 /// them.
@@ -46,8 +15,8 @@ impl Role {
 pub struct Plugins {
     pub sink_keys: fn(class: &str) -> Option<&'static [Key]>,
     pub check_sink: fn(class: &str, &Properties, &mut Faults),
-    pub converter_keys: fn(Role, class: &str) -> Option<&'static [Key]>,
-    pub check_converter: fn(Role, class: &str, &Properties, &mut Faults),
+    pub converter_keys: fn(Part, class: &str) -> Option<&'static [Key]>,
+    pub check_converter: fn(Part, class: &str, &Properties, &mut Faults),
 }
 
 impl fmt::Debug for Plugins {

@@ -2,7 +2,8 @@
 
 use super::definition::{Faults, Key, Kind, Preset, Properties, Reader};
 use super::layers::Layer;
-use super::plugins::{Plugins, Role};
+use super::plugins::Plugins;
+use crate::converters::part::Part;
 
 const JSON: &[Key] = &[Key {
     name: "schemas.enable",
@@ -46,7 +47,7 @@ fn check_sink(class: &str, properties: &Properties, faults: &mut Faults) {
     }
 }
 
-fn converter_keys(_: Role, class: &str) -> Option<&'static [Key]> {
+fn converter_keys(_: Part, class: &str) -> Option<&'static [Key]> {
     match class {
         "json" => Some(JSON),
         "string" | "org.apache.kafka.connect.storage.SimpleHeaderConverter" => Some(&[]),
@@ -54,12 +55,12 @@ fn converter_keys(_: Role, class: &str) -> Option<&'static [Key]> {
     }
 }
 
-fn check_converter(role: Role, class: &str, properties: &Properties, faults: &mut Faults) {
-    match converter_keys(role, class) {
-        None => faults.add(role.key(), format!("{class:?} is no converter")),
+fn check_converter(part: Part, class: &str, properties: &Properties, faults: &mut Faults) {
+    match converter_keys(part, class) {
+        None => faults.add(part.class_key(), format!("{class:?} is no converter")),
         Some([]) => {}
         Some(keys) => {
-            let _ = Reader::new(properties, role.prefix(), keys, faults).boolean("schemas.enable");
+            let _ = Reader::new(properties, part.prefix(), keys, faults).boolean("schemas.enable");
         }
     }
 }

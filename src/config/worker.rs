@@ -10,8 +10,9 @@ use super::known_keys::{self, KnownKeys};
 use super::layers::{Layer, Settings};
 use super::notes::Notes;
 use super::overrides::{self, ADMIN, CONSUMER, CONSUMER_KEYS, OverridePolicy};
-use super::plugins::{Plugins, Role};
+use super::plugins::Plugins;
 use super::{connector, secrets};
+use crate::converters::part::Part;
 
 const POLICY: &str = "connector.client.config.override.policy";
 pub const GROUP_PROTOCOL: &str = "consumer.group.protocol";
@@ -67,6 +68,24 @@ pub const KEYS: &[Key] = &[
         doc: "How long a stopping worker finishes what it has begun.",
     },
     Key {
+        name: "log.level",
+        kind: Kind::Choice(&["error", "warn", "info", "debug", "trace"]),
+        preset: Preset::Value("info"),
+        doc: "What is logged to standard error.",
+    },
+    Key {
+        name: "log.format",
+        kind: Kind::Choice(&["text", "json"]),
+        preset: Preset::Value("text"),
+        doc: "Lines of text, or JSON objects, one a line.",
+    },
+    Key {
+        name: "status.log.interval.ms",
+        kind: Kind::DurationMs,
+        preset: Preset::Value("60000"),
+        doc: "How often each connector's status is logged; 0 turns it off.",
+    },
+    Key {
         name: "config.providers",
         kind: Kind::List,
         preset: Preset::Unset,
@@ -111,6 +130,36 @@ impl GroupProtocol {
     }
 }
 
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+/// What is logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogConfig {
+    pub level: &'static str,
+    pub format: LogFormat,
+    /// `None`: no status lines.
+    pub status_interval: Option<Duration>,
+}
+
+impl LogConfig {
+    fn read(reader: &mut Reader<'_>) -> Self {
+        let interval = reader.duration("status.log.interval.ms");
+        Self {
+            level: reader.choice("log.level"),
+            format: match reader.choice("log.format") {
+                "json" => LogFormat::Json,
+                _ => LogFormat::Text,
+            },
+            status_interval: (!interval.is_zero()).then_some(interval),
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct WorkerConfig {
     /// The worker's own client, for what is nobody's but the cluster's.
@@ -118,6 +167,7 @@ pub struct WorkerConfig {
     pub group_protocol: GroupProtocol,
     pub override_policy: OverridePolicy,
     pub shutdown_timeout: Duration,
+    pub log: LogConfig,
     settings: Settings,
 }
 
@@ -148,6 +198,7 @@ impl WorkerConfig {
             group_protocol: GroupProtocol::of(reader.choice(GROUP_PROTOCOL)),
             override_policy: read_policy(&mut reader),
             shutdown_timeout: reader.duration("task.shutdown.graceful.timeout.ms"),
+            log: LogConfig::read(&mut reader),
             settings: settings.clone(),
         };
         let _ = reader.optional_int(MAX_POLL_RECORDS);
@@ -182,9 +233,9 @@ impl WorkerConfig {
                 layer.put(to, value, origin);
             }
         };
-        for role in Role::ALL.into_iter().filter(|role| !says(role.key())) {
-            inherit(role.key(), role.key());
-            for key in self.settings.below(role.prefix()).properties().keys() {
+        for part in Part::ALL.into_iter().filter(|part| !says(part.class_key())) {
+            inherit(part.class_key(), part.class_key());
+            for key in self.settings.below(part.prefix()).properties().keys() {
                 inherit(key, key);
             }
         }
@@ -201,10 +252,10 @@ fn known_keys(settings: &Settings, plugins: &Plugins) -> KnownKeys {
         .with(CONSUMER, CONSUMER_KEYS)
         .with(ADMIN, client_config::KEYS)
         .with_elsewhere(connector::KEYS, "a connector's");
-    Role::ALL.into_iter().fold(known, |known, role| {
-        let class = settings.get(role.key());
-        let keys = class.and_then(|class| (plugins.converter_keys)(role, class));
-        known.with(role.prefix(), keys.unwrap_or_default())
+    Part::ALL.into_iter().fold(known, |known, part| {
+        let class = settings.get(part.class_key());
+        let keys = class.and_then(|class| (plugins.converter_keys)(part, class));
+        known.with(part.prefix(), keys.unwrap_or_default())
     })
 }
 
@@ -222,9 +273,9 @@ fn judge_consumer(settings: &Settings, known: &KnownKeys, faults: &mut Faults, n
 }
 
 fn check_converters(settings: &Settings, plugins: &Plugins, faults: &mut Faults) {
-    for role in Role::ALL {
-        if let Some(class) = settings.get(role.key()) {
-            (plugins.check_converter)(role, class, settings.properties(), faults);
+    for part in Part::ALL {
+        if let Some(class) = settings.get(part.class_key()) {
+            (plugins.check_converter)(part, class, settings.properties(), faults);
         }
     }
 }

@@ -9,6 +9,8 @@ pub enum Part {
 }
 
 impl Part {
+    pub const ALL: [Self; 3] = [Self::Key, Self::Value, Self::Header];
+
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -2,7 +2,7 @@
 //! on no real one.
 
 use sluice::config::definition::{Faults, Key, Kind, Preset, Properties, Reader};
-use sluice::config::plugins::{Plugins, Role};
+use sluice::config::plugins::{Part, Plugins};
 
 const fn key(name: &'static str, kind: Kind, preset: Preset) -> Key {
     Key {
@@ -47,7 +47,7 @@ fn check_sink(class: &str, properties: &Properties, faults: &mut Faults) {
     }
 }
 
-fn converter_keys(_: Role, class: &str) -> Option<&'static [Key]> {
+fn converter_keys(_: Part, class: &str) -> Option<&'static [Key]> {
     match class.rsplit('.').next() {
         Some("json" | "JsonConverter") => Some(JSON),
         Some("string" | "StringConverter" | "SimpleHeaderConverter") => Some(&[]),
@@ -55,15 +55,15 @@ fn converter_keys(_: Role, class: &str) -> Option<&'static [Key]> {
     }
 }
 
-fn check_converter(role: Role, class: &str, properties: &Properties, faults: &mut Faults) {
-    match converter_keys(role, class) {
+fn check_converter(part: Part, class: &str, properties: &Properties, faults: &mut Faults) {
+    match converter_keys(part, class) {
         None => faults.add(
-            role.key(),
+            part.class_key(),
             format!("{class:?} is no converter; did you mean JsonConverter?"),
         ),
         Some([]) => {}
         Some(keys) => {
-            let _ = Reader::new(properties, role.prefix(), keys, faults).boolean("schemas.enable");
+            let _ = Reader::new(properties, part.prefix(), keys, faults).boolean("schemas.enable");
         }
     }
 }

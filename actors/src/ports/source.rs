@@ -121,6 +121,5 @@ pub trait Source: Send + Sync + 'static {
     fn close(&self, deadline: Duration) -> BoxFuture<'static, SourceClosed>;
 }
 
-/// The events of one source. Bounded by the credit: what is acquired, and an
-/// answer to each part of it.
-pub type SourceEvents = mpsc::UnboundedReceiver<SourceEvent>;
+/// The events of one source.
+pub type SourceEvents = mpsc::Receiver<SourceEvent>;

@@ -20,6 +20,9 @@ use crate::ports::source::{
 };
 use crate::record::{AcquiredBatch, RawRecord, SourcePartition, TimestampType};
 
+/// More events than this mean that the test's pipeline stands still.
+const EVENTS: usize = 100_000;
+
 /// What the fake broker knows of one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
@@ -60,7 +63,7 @@ struct State {
 pub struct FakeSource {
     state: Arc<Mutex<State>>,
     wake: Arc<Notify>,
-    events: mpsc::UnboundedSender<SourceEvent>,
+    events: mpsc::Sender<SourceEvent>,
     credit: Arc<Credit>,
     lock_duration: Duration,
     delivery_count_limit: u16,
@@ -75,7 +78,7 @@ impl FakeSource {
         partitions: &[usize],
         lock_duration: Duration,
     ) -> (Self, SourceEvents) {
-        let (events, receiver) = mpsc::unbounded_channel();
+        let (events, receiver) = mpsc::channel(EVENTS);
         let topics = partitions
             .iter()
             .enumerate()
@@ -176,8 +179,11 @@ impl FakeSource {
     }
 
     pub fn send(&self, event: SourceEvent) {
-        // The pipeline may be gone already.
-        let _ = self.events.send(event);
+        match self.events.try_send(event) {
+            // The pipeline may be gone already.
+            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => {}
+            Err(mpsc::error::TrySendError::Full(_)) => panic!("nobody takes the events"),
+        }
     }
 
     async fn run(self) {

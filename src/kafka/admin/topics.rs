@@ -102,6 +102,11 @@ impl TopicWatch {
         &self.resolved
     }
 
+    /// Takes that they could not be looked up at `now`.
+    pub fn postpone(&mut self, now: Instant) {
+        self.looked_at = now;
+    }
+
     /// Takes what the topics came to at `now`.
     pub fn look(&mut self, now: Instant, resolved: ResolvedTopics) -> TopicChanges {
         let changes = TopicChanges::between(&self.resolved, &resolved);

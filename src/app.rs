@@ -1,0 +1,185 @@
+//! The worker: configuration to threads, connectors and an orderly end.
+
+use std::sync::Arc;
+
+use sluice_actors::live_view::LiveView;
+use sluice_actors::threads::Threads;
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Duration, interval};
+
+use crate::cli::{App, Exit, MigrationTarget};
+use crate::config::load::Configuration;
+use crate::config::plugins::Plugins;
+use crate::connectors::{Manager, migrate};
+use crate::converters::part::Part;
+use crate::telemetry::{logs, status_log};
+use crate::{converters, sinks};
+
+/// How often it is looked whether any connector could still run.
+const FAILURE_TICK: Duration = Duration::from_millis(100);
+
+/// The plugins that this program has.
+#[must_use]
+pub fn plugins() -> Plugins {
+    Plugins {
+        sink_keys: sinks::registry::keys,
+        check_sink: |class, properties, faults| {
+            sinks::registry::factory(class, properties, faults);
+        },
+        converter_keys: |_, class| converters::registry::keys(class),
+        check_converter: |part, class, properties, faults| match part {
+            Part::Header => {
+                converters::registry::header_converter(class, properties, faults);
+            }
+            Part::Key | Part::Value => {
+                converters::registry::converter(class, part, properties, faults);
+            }
+        },
+    }
+}
+
+/// What the commands do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Worker;
+
+impl App for Worker {
+    fn run(&self, configuration: Configuration) -> Exit {
+        logs::start(&configuration.worker.log);
+        match runtime() {
+            Ok(runtime) => {
+                let system = actix::System::new();
+                let exit = system.block_on(run(configuration, &runtime));
+                // A sink's thread that is stuck must not keep the process.
+                runtime.shutdown_background();
+                exit
+            }
+            Err(error) => {
+                tracing::error!(%error, "cannot start threads");
+                Exit::Internal
+            }
+        }
+    }
+
+    fn migrate(&self, configuration: Configuration, connector: &str, to: MigrationTarget) -> Exit {
+        logs::start(&configuration.worker.log);
+        let MigrationTarget::Share = to;
+        let Some(config) = configuration
+            .connectors
+            .iter()
+            .find(|it| it.name == connector)
+        else {
+            return Exit::BadConfiguration;
+        };
+        match runtime().map(|runtime| runtime.block_on(migrate(config))) {
+            Ok(Ok(report)) => {
+                #[allow(clippy::print_stdout, reason = "the command's answer")]
+                {
+                    println!("{report}");
+                }
+                Exit::Fine
+            }
+            Ok(Err(error)) => {
+                tracing::error!(connector, %error, "nothing was carried over");
+                Exit::Unavailable
+            }
+            Err(error) => {
+                tracing::error!(%error, "cannot start threads");
+                Exit::Internal
+            }
+        }
+    }
+}
+
+/// The threads of the Kafka client: fetching, decoding, heartbeats.
+fn runtime() -> std::io::Result<Runtime> {
+    Builder::new_multi_thread()
+        .worker_threads(num_threads().max(2))
+        .thread_name("sluice-io")
+        .enable_all()
+        .build()
+}
+
+fn num_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Runs until a signal, or until no connector can run any more. The list of
+/// what happens at the end stands in `docs/architecture.md`.
+async fn run(configuration: Configuration, runtime: &Runtime) -> Exit {
+    let (Ok(mut terminate), Ok(mut interrupt)) = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) else {
+        tracing::error!("cannot listen for signals");
+        return Exit::Internal;
+    };
+    for note in &configuration.notes {
+        tracing::info!("{note}");
+    }
+    let view = LiveView::new();
+    let threads = Threads::start(num_threads().saturating_sub(1));
+    let worker = configuration.worker.admin.client_id.clone();
+    let mut manager = Manager::new(
+        worker,
+        runtime.handle().clone(),
+        threads.clone(),
+        Arc::clone(&view),
+    );
+    if configuration.connectors.is_empty() {
+        tracing::error!("no connector is configured; give one with --connector FILE");
+        return Exit::BadConfiguration;
+    }
+    for connector in configuration.connectors {
+        manager.start(connector);
+    }
+    if let Some(interval) = configuration.worker.log.status_interval {
+        runtime.spawn(status_log::run(Arc::clone(&view), interval));
+    }
+    let cause = wait(&manager, &mut terminate, &mut interrupt).await;
+    let exit = match cause {
+        Stop::Failed => {
+            tracing::error!("no connector could start, stopping");
+            Exit::Unavailable
+        }
+        Stop::Signal(name) => {
+            tracing::info!(signal = name, "draining");
+            let deadline = configuration.worker.shutdown_timeout;
+            tokio::select! {
+                clean = manager.drain(deadline) => {
+                    tracing::info!(clean, "stopped");
+                    Exit::Fine
+                }
+                _ = terminate.recv() => second_signal(),
+                _ = interrupt.recv() => second_signal(),
+            }
+        }
+    };
+    threads.stop();
+    exit
+}
+
+fn second_signal() -> Exit {
+    tracing::warn!("second signal, stopped without draining; open records come again");
+    Exit::Interrupted
+}
+
+enum Stop {
+    Signal(&'static str),
+    Failed,
+}
+
+async fn wait(manager: &Manager, terminate: &mut Signal, interrupt: &mut Signal) -> Stop {
+    let mut ticks = interval(FAILURE_TICK);
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => return Stop::Signal("SIGTERM"),
+            _ = interrupt.recv() => return Stop::Signal("SIGINT"),
+            _ = ticks.tick() => {
+                if manager.has_failed() {
+                    return Stop::Failed;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The life of connectors on this worker: make ready, start, watch, drain.
+
+mod manager;
+mod migrate;
+mod start;
+mod topics;
+
+pub use manager::Manager;
+pub use migrate::migrate;
+pub use start::StartError;

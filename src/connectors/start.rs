@@ -1,0 +1,263 @@
+//! From a sound configuration to a running pipeline: looks at the cluster,
+//! makes the share group ready, and only then joins.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use krafka::Kafka;
+use krafka::error::KrafkaError;
+use sluice_actors::books::{Policy, Tolerance};
+use sluice_actors::conversion::Conversion;
+use sluice_actors::credit::Credit;
+use sluice_actors::gate::Gate;
+use sluice_actors::live_view::LiveView;
+use sluice_actors::retry::RetryPolicy;
+use sluice_actors::supervisor::{Pipeline, PipelineSpec};
+use sluice_actors::threads::Threads;
+use tokio::runtime::Handle;
+
+use super::topics::TopicKeeper;
+use crate::config::connector::{ConnectorConfig, ConverterConfig, Topics};
+use crate::config::definition::Faults;
+use crate::config::overrides::AcquireMode;
+use crate::converters;
+use crate::kafka::admin::{
+    Admin, AdminError, GroupSettings, ShareGroupCheck, TopicPattern, TopicSelection, WantedSettings,
+};
+use crate::kafka::share::{self, ShareSourceConfig};
+use crate::sinks;
+
+/// While work keeps coming, a buffered record waits so long for its flush.
+const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Why a connector did not start.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StartError {
+    /// The same may work later; it is tried again.
+    #[error("{0}")]
+    Later(String),
+    /// The operator must mend something first.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<AdminError> for StartError {
+    fn from(error: AdminError) -> Self {
+        if error.is_retriable() {
+            Self::Later(error.to_string())
+        } else {
+            Self::Refused(error.to_string())
+        }
+    }
+}
+
+/// What all connectors of a worker run on.
+#[derive(Clone)]
+pub(super) struct Ground {
+    pub(super) worker: String,
+    pub(super) runtime: Handle,
+    pub(super) threads: Threads,
+    pub(super) view: Arc<LiveView>,
+}
+
+/// A connector that runs.
+pub(super) struct Running {
+    pub(super) pipeline: Pipeline,
+    pub(super) topics: TopicKeeper,
+}
+
+/// Starts a connector, once.
+pub(super) async fn start(
+    config: &ConnectorConfig,
+    ground: &Ground,
+) -> Result<Running, StartError> {
+    let admin = Admin::new(
+        connect(config).await?.admin(),
+        config.consumer.client.bootstrap_servers.join(","),
+    );
+    let selection = selection(&config.topics)?;
+    let resolved = admin.resolve_topics(&selection).await?;
+    for topic in &resolved.missing {
+        tracing::warn!(connector = %config.name, %topic, "topic is not there, waiting for it");
+    }
+    let names = match &selection {
+        // Also those that are still to come.
+        TopicSelection::Names(names) => names.clone(),
+        TopicSelection::Pattern(_) => resolved.topics.keys().cloned().collect(),
+    };
+    if names.is_empty() {
+        let cause = "topics.regex: no topic matches it yet";
+        return Err(StartError::Later(cause.to_owned()));
+    }
+    let settings = make_group_ready(config, &admin, &names).await?;
+
+    let names: Vec<Arc<str>> = names.into_iter().map(Arc::from).collect();
+    let credit = Credit::new(config.share.max_in_flight_bytes);
+    let (source, events) = share::start(
+        connect(config).await?,
+        source_config(config, names.clone()),
+        Arc::clone(&credit),
+        &ground.runtime,
+    );
+    let source = Arc::new(source);
+    tracing::info!(
+        connector = %config.name, group = %config.share.group_id, member = source.member_id(),
+        tasks = config.tasks_max, "joining"
+    );
+    let topics = TopicKeeper::start(
+        config,
+        selection,
+        admin,
+        Arc::clone(&source),
+        &ground.runtime,
+    );
+    let pipeline = Pipeline::start(
+        pipeline_spec(config, &settings, &ground.worker)?,
+        source,
+        events,
+        credit,
+        ground.threads.clone(),
+        Arc::clone(&ground.view),
+    );
+    Ok(Running { pipeline, topics })
+}
+
+pub(super) async fn connect(config: &ConnectorConfig) -> Result<Kafka, StartError> {
+    let client = &config.consumer.client;
+    client.builder().connect().await.map_err(|error| {
+        let servers = client.bootstrap_servers.join(",");
+        let text = format!("cannot connect to bootstrap.servers {servers}: {error}");
+        if is_final(&error) {
+            StartError::Refused(text)
+        } else {
+            StartError::Later(text)
+        }
+    })
+}
+
+/// Whether trying again cannot help: credentials, certificates, settings.
+fn is_final(error: &KrafkaError) -> bool {
+    !error.is_retriable()
+}
+
+async fn make_group_ready(
+    config: &ConnectorConfig,
+    admin: &Admin,
+    topics: &[String],
+) -> Result<GroupSettings, StartError> {
+    let share = &config.share;
+    let check = ShareGroupCheck {
+        connector: config.name.clone(),
+        group: share.group_id.clone(),
+        consumer_group: format!("connect-{}", config.name),
+        topics: topics.to_vec(),
+        reset_given: share.auto_offset_reset.is_given,
+    };
+    let mut warnings = admin.check_share_group(&check).await?;
+    let reset = &share.auto_offset_reset;
+    let wanted = WantedSettings {
+        auto_offset_reset: reset.is_given.then(|| reset.strategy.clone()),
+        max_record_locks: share
+            .partition_max_record_locks
+            .and_then(|n| u32::try_from(n).ok()),
+        delivery_limit: share
+            .delivery_count_limit
+            .and_then(|n| u16::try_from(n).ok()),
+        lock_duration: share.record_lock_duration,
+    };
+    let prepared = admin.prepare_share_group(&share.group_id, &wanted).await?;
+    warnings.extend(prepared.warnings);
+    for warning in warnings {
+        tracing::warn!(connector = %config.name, "{warning}");
+    }
+    if !prepared.settings.renew_enabled.value {
+        return Err(StartError::Refused(format!(
+            "share.renew.acknowledge.enable is false on share group {}: records that are held \
+             would lose their locks; set it to true",
+            share.group_id
+        )));
+    }
+    Ok(prepared.settings)
+}
+
+pub(super) fn selection(topics: &Topics) -> Result<TopicSelection, StartError> {
+    match topics {
+        Topics::Named(names) => Ok(TopicSelection::Names(names.clone())),
+        Topics::Matching(regex) => TopicPattern::compile(regex.as_str())
+            .map(TopicSelection::Pattern)
+            .map_err(|error| StartError::Refused(format!("topics.regex: {error}"))),
+    }
+}
+
+fn source_config(config: &ConnectorConfig, topics: Vec<Arc<str>>) -> ShareSourceConfig {
+    let consumer = &config.consumer;
+    let size = |bytes: i64| u32::try_from(bytes.max(0)).unwrap_or(u32::MAX);
+    ShareSourceConfig {
+        rack: consumer.rack.as_deref().map(Arc::from),
+        acquire_mode: match consumer.acquire_mode {
+            AcquireMode::BatchOptimized => share::AcquireMode::BatchOptimized,
+            AcquireMode::RecordLimit => share::AcquireMode::RecordLimit,
+        },
+        fetch_min_bytes: size(consumer.fetch_min_bytes),
+        fetch_max_bytes: size(consumer.fetch_max_bytes),
+        fetch_max_wait: consumer.fetch_max_wait,
+        request_timeout: consumer.client.request_timeout,
+        metadata_max_age: consumer.client.metadata_max_age,
+        ..ShareSourceConfig::new(config.share.group_id.as_str(), topics)
+    }
+}
+
+fn pipeline_spec(
+    config: &ConnectorConfig,
+    settings: &GroupSettings,
+    worker: &str,
+) -> Result<PipelineSpec, StartError> {
+    let mut faults = Faults::default();
+    let sink = sinks::registry::factory(&config.class, config.properties(), &mut faults);
+    let conversion = conversion(config, &mut faults);
+    let (Some(sink), Some(conversion)) = (sink, conversion) else {
+        return Err(StartError::Refused(faults.to_string()));
+    };
+    Ok(PipelineSpec {
+        connector: config.name.clone(),
+        worker: worker.to_owned(),
+        policy: Policy {
+            tolerance: if config.errors.tolerates {
+                Tolerance::All
+            } else {
+                Tolerance::None
+            },
+            retry: RetryPolicy {
+                timeout: config.errors.retry_timeout,
+                max_delay: config.errors.retry_delay_max,
+            },
+            gate: Gate::new(settings.delivery_limit.value),
+            max_put_records: config.max_put_records,
+            tasks: config.tasks_max,
+        },
+        conversion,
+        sink,
+        delivery_timeout: config.share.delivery_timeout,
+        flush_interval: FLUSH_INTERVAL,
+        max_in_flight_records: config.share.max_in_flight_records,
+        log_errors: config.errors.log,
+    })
+}
+
+fn conversion(config: &ConnectorConfig, faults: &mut Faults) -> Option<Conversion> {
+    let build = |converter: &ConverterConfig, faults: &mut Faults| {
+        converters::registry::converter(
+            &converter.class,
+            converter.part,
+            converter.properties(),
+            faults,
+        )
+    };
+    let header = &config.header_converter;
+    Some(Conversion {
+        key: build(&config.key_converter, faults)?,
+        value: build(&config.value_converter, faults)?,
+        header: converters::registry::header_converter(&header.class, header.properties(), faults)?,
+        transforms: Vec::new(),
+    })
+}

@@ -1,0 +1,61 @@
+//! A line for each connector, now and then.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_actors::live_view::{ConnectorView, LiveView, TaskState};
+use tokio::time::{Instant, MissedTickBehavior};
+
+/// Logs the live view every `interval`, for ever.
+pub async fn run(view: Arc<LiveView>, interval: Duration) {
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        for (name, connector) in view.connectors() {
+            let tasks = view.tasks(&name);
+            let running = tasks
+                .iter()
+                .filter(|(_, state)| *state == TaskState::Running);
+            log(&name, &connector, running.count());
+        }
+    }
+}
+
+fn log(name: &str, connector: &ConnectorView, tasks_running: usize) {
+    let totals = connector.totals;
+    let (pinned_by, pinned_ms, span) = connector.pin.as_ref().map_or_else(
+        || (String::new(), 0, 0),
+        |pin| {
+            let since = Instant::now().saturating_duration_since(pin.since);
+            let offset = format!("{}@{}", pin.partition, pin.offset);
+            (offset, since.as_millis(), pin.span)
+        },
+    );
+    tracing::info!(
+        connector = name,
+        state = connector.state.name(),
+        tasks_running,
+        accepted = totals.accepted,
+        delivered = connector.delivered,
+        redelivered = totals.redelivered,
+        rejected = totals.rejected,
+        released = totals.released,
+        unknown = totals.unknown,
+        lost = totals.lost,
+        fenced = totals.fenced,
+        renewed = totals.renewed,
+        retries = connector.retries,
+        in_flight = connector.in_flight,
+        queued = connector.queued,
+        waiting = connector.waiting,
+        held = connector.held,
+        held_bytes = connector.held_bytes,
+        window = connector.window,
+        pinned_by,
+        pinned_ms,
+        span,
+        trouble = connector.trouble.as_deref().unwrap_or_default(),
+        "status"
+    );
+}

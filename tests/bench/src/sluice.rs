@@ -1,0 +1,100 @@
+//! A worker with the null sink, from its first to its last confirmed record.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use sluice_test_support::kafka::Kafka;
+use sluice_test_support::wait::eventually;
+use sluice_test_support::worker::{Worker, WorkerOptions};
+
+/// What to run.
+pub struct Case<'a> {
+    pub kafka: &'a Kafka,
+    pub binary: &'a Path,
+    pub topic: &'a str,
+    pub records: usize,
+    pub tasks: usize,
+    pub round: usize,
+}
+
+/// What was measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    /// Confirmed records a second.
+    pub rate: f64,
+    pub cpu_micros_per_record: f64,
+    pub peak_rss_mb: f64,
+}
+
+/// Runs a worker over the whole topic with a share group of its own.
+pub async fn measure(case: &Case<'_>) -> Result<Measured> {
+    let name = format!("bench-{}", case.round);
+    let connector = json!({
+        "name": name,
+        "connector.class": "null",
+        "tasks.max": case.tasks.to_string(),
+        "topics": case.topic,
+        "key.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+        "value.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+        "consumer.override.group.protocol": "share",
+    });
+    let options = WorkerOptions::new(case.binary)
+        .property("bootstrap.servers", case.kafka.bootstrap_servers())
+        .property("log.format", "json")
+        .property("status.log.interval.ms", "50")
+        .connector(&name, &connector);
+    let worker = Worker::start(&options)?;
+    let timeout = Duration::from_secs(120);
+    eventually("all records are confirmed", timeout, async || {
+        let confirmed = confirmed(&worker)?
+            .last()
+            .map_or(0, |(_, records)| *records);
+        ensure!(confirmed as usize >= case.records, "{confirmed} so far");
+        Ok::<_, anyhow::Error>(())
+    })
+    .await?;
+    let usage = worker.usage()?;
+    let series = confirmed(&worker)?;
+    worker.stop(Duration::from_secs(20)).await?;
+    Ok(Measured {
+        rate: rate(&series).context("too few status lines to tell a rate; more records")?,
+        cpu_micros_per_record: usage.cpu.as_secs_f64() * 1e6 / case.records as f64,
+        peak_rss_mb: usage.peak_rss_bytes as f64 / (1024.0 * 1024.0),
+    })
+}
+
+/// Seconds and confirmed records, from the worker's status lines.
+fn confirmed(worker: &Worker) -> Result<Vec<(f64, u64)>> {
+    let log = worker.stderr()?;
+    let lines = log
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    let status = lines.filter(|line: &Value| line["message"] == "status");
+    Ok(status
+        .filter_map(|line| {
+            Some((
+                seconds(line["timestamp"].as_str()?)?,
+                line["accepted"].as_u64()?,
+            ))
+        })
+        .collect())
+}
+
+/// Seconds of the day of `2026-01-31T23:59:59.123456Z`.
+fn seconds(timestamp: &str) -> Option<f64> {
+    let time = timestamp.split('T').nth(1)?.trim_end_matches('Z');
+    let mut parts = time.split(':').map(str::parse::<f64>);
+    let mut next = || parts.next()?.ok();
+    Some(next()? * 3600.0 + next()? * 60.0 + next()?)
+}
+
+/// Between the first line with records and the first line with all of them.
+fn rate(series: &[(f64, u64)]) -> Option<f64> {
+    let all = series.last()?.1;
+    let first = series.iter().find(|(_, records)| *records > 0)?;
+    let last = series.iter().find(|(_, records)| *records == all)?;
+    let elapsed = (last.0 - first.0).rem_euclid(86_400.0);
+    (elapsed > 0.0).then(|| (last.1 - first.1) as f64 / elapsed)
+}

@@ -1,0 +1,6 @@
+//! Workers as users run them, on a real Kafka 4.4.0. Ids are counted outside
+//! the worker.
+#![cfg(feature = "broker-tests")]
+
+mod main_job;
+mod stage;
