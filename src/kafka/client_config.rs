@@ -1,6 +1,8 @@
 //! The one place that turns Kafka's property names into a client's settings.
 
 mod jaas;
+mod keys;
+mod pem;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -11,190 +13,11 @@ use krafka::auth::AuthConfig;
 use krafka::{Kafka, KafkaBuilder};
 
 use crate::config::client_properties::ClientProperties;
-use crate::config::definition::{Faults, Key, Kind, Preset, Reader, Secret};
+use crate::config::definition::{Faults, Reader, Secret};
 
+use keys::{JAAS, MECHANISM, PROTOCOL};
+pub use keys::{KEYS, REFUSED, refusal};
 pub use tls::Tls;
-
-const PROTOCOL: &str = "security.protocol";
-const MECHANISM: &str = "sasl.mechanism";
-const JAAS: &str = "sasl.jaas.config";
-
-/// Properties that every client takes, by Kafka's names.
-pub const KEYS: &[Key] = &[
-    key(
-        "bootstrap.servers",
-        Kind::List,
-        Preset::Required,
-        "Brokers to begin with, as host:port.",
-    ),
-    key(
-        "client.id",
-        Kind::Text,
-        Preset::Unset,
-        "The name by which brokers log and limit the client.",
-    ),
-    key(
-        "request.timeout.ms",
-        Kind::DurationMs,
-        Preset::Value("30000"),
-        "How long a request may wait for its answer.",
-    ),
-    key(
-        "metadata.max.age.ms",
-        Kind::DurationMs,
-        Preset::Value("300000"),
-        "After what time topics and leaders are looked up again.",
-    ),
-    key(
-        "connections.max.idle.ms",
-        Kind::DurationMs,
-        Preset::Value("540000"),
-        "After what time an unused connection is closed.",
-    ),
-    key(
-        "socket.connection.setup.timeout.ms",
-        Kind::DurationMs,
-        Preset::Value("10000"),
-        "How long connecting to a broker may take.",
-    ),
-    key(
-        PROTOCOL,
-        Kind::Choice(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]),
-        Preset::Value("PLAINTEXT"),
-        "How to speak to the brokers.",
-    ),
-    key(
-        MECHANISM,
-        Kind::Text,
-        Preset::Value("PLAIN"),
-        "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.",
-    ),
-    key(
-        JAAS,
-        Kind::Secret,
-        Preset::Unset,
-        "The login: module required username=\"...\" password=\"...\";",
-    ),
-    key("ssl.truststore.type", Kind::Text, Preset::Unset, "PEM."),
-    key(
-        "ssl.truststore.location",
-        Kind::Text,
-        Preset::Unset,
-        "File of the certificates to trust; the public authorities if unset.",
-    ),
-    key(
-        "ssl.truststore.certificates",
-        Kind::Text,
-        Preset::Unset,
-        "The certificates to trust, in place of a file.",
-    ),
-    key(
-        "ssl.truststore.password",
-        Kind::Secret,
-        Preset::Unset,
-        "Not for PEM.",
-    ),
-    key("ssl.keystore.type", Kind::Text, Preset::Unset, "PEM."),
-    key(
-        "ssl.keystore.location",
-        Kind::Text,
-        Preset::Unset,
-        "File of the client's certificate chain and key.",
-    ),
-    key(
-        "ssl.keystore.key",
-        Kind::Secret,
-        Preset::Unset,
-        "The client's key, in place of a file.",
-    ),
-    key(
-        "ssl.keystore.certificate.chain",
-        Kind::Text,
-        Preset::Unset,
-        "The client's certificate chain, in place of a file.",
-    ),
-    key(
-        "ssl.keystore.password",
-        Kind::Secret,
-        Preset::Unset,
-        "Not for PEM.",
-    ),
-    key(
-        "ssl.key.password",
-        Kind::Secret,
-        Preset::Unset,
-        "Opens the client's key.",
-    ),
-    key(
-        "ssl.endpoint.identification.algorithm",
-        Kind::Text,
-        Preset::Unset,
-        "https: the certificate must name the host.",
-    ),
-];
-
-/// Security properties of Kafka that cannot be honoured, and why. A name with
-/// a dot at its end stands for all that begin with it.
-pub const REFUSED: &[(&str, &str)] = &[
-    (
-        "sasl.oauthbearer.",
-        "OAUTHBEARER is still to come; use SCRAM-SHA-512 or PLAIN",
-    ),
-    (
-        "sasl.login.",
-        "login classes and token refresh belong to OAUTHBEARER, which is still to come",
-    ),
-    (
-        "sasl.client.callback.handler.class",
-        "Java classes are not loaded; give the login in sasl.jaas.config",
-    ),
-    (
-        "sasl.kerberos.",
-        "Kerberos is not supported; use SCRAM-SHA-512, PLAIN or a client certificate",
-    ),
-    (
-        "security.providers",
-        "Java classes are not loaded; TLS is rustls's",
-    ),
-    (
-        "ssl.engine.factory.class",
-        "Java classes are not loaded; TLS is rustls's",
-    ),
-    (
-        "ssl.provider",
-        "Java classes are not loaded; TLS is rustls's",
-    ),
-    (
-        "ssl.secure.random.implementation",
-        "Java classes are not loaded; TLS is rustls's",
-    ),
-    (
-        "ssl.keymanager.algorithm",
-        "Java classes are not loaded; TLS is rustls's",
-    ),
-    (
-        "ssl.trustmanager.algorithm",
-        "Java classes are not loaded; TLS is rustls's",
-    ),
-    (
-        "ssl.protocol",
-        "TLS 1.3 and 1.2 are spoken, whichever the broker takes; remove it",
-    ),
-    (
-        "ssl.enabled.protocols",
-        "TLS 1.3 and 1.2 are spoken, whichever the broker takes; remove it",
-    ),
-    ("ssl.cipher.suites", "the ciphers are rustls's; remove it"),
-];
-
-const fn key(name: &'static str, kind: Kind, preset: Preset, doc: &'static str) -> Key {
-    Key {
-        name,
-        kind,
-        preset,
-        doc,
-    }
-}
 
 /// Who we are to a broker that asks for SASL.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -302,17 +125,6 @@ pub fn install_crypto_provider() {
         // Somebody else may have been quicker; theirs does as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
-}
-
-/// Why a property is refused, if it is.
-#[must_use]
-pub fn refusal(name: &str) -> Option<&'static str> {
-    REFUSED
-        .iter()
-        .find(|(refused, _)| {
-            *refused == name || (refused.ends_with('.') && name.starts_with(refused))
-        })
-        .map(|(_, reason)| *reason)
 }
 
 /// Security that was meant and would not happen.

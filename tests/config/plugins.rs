@@ -2,7 +2,8 @@
 //! on no real one.
 
 use sluice::config::definition::{Faults, Key, Kind, Preset, Properties, Reader};
-use sluice::config::plugins::{Part, Plugins};
+use sluice::config::plugins::Plugins;
+use sluice::converters::part::Part;
 
 const fn key(name: &'static str, kind: Kind, preset: Preset) -> Key {
     Key {

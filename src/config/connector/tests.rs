@@ -1,4 +1,5 @@
 use super::*;
+use crate::config::overrides::AcquireMode;
 use crate::config::testing::{PLUGINS, layer};
 
 const GOOD: &[(&str, &str)] = &[
@@ -109,10 +110,7 @@ fn what_is_given_is_typed() {
         connector.share.acknowledge_after,
         Some(AcknowledgeAfter::Flush)
     );
-    assert_eq!(
-        connector.consumer.acquire_mode,
-        overrides::AcquireMode::RecordLimit
-    );
+    assert_eq!(connector.consumer.acquire_mode, AcquireMode::RecordLimit);
 }
 
 #[test]

@@ -258,17 +258,42 @@ Yu568WECLiUbIDmzOD5XI7RenQS0MVQu6Fjhdqii1ZFpSDp4shZLLGpWCnw8o90=
 
 #[test]
 fn a_locked_key_is_opened_with_its_password() {
-    let built = |password| {
-        let auth = auth(&[
+    let with = |password| {
+        read(&[
             ("security.protocol", "SSL"),
             ("ssl.keystore.certificate.chain", LOCKED_CHAIN),
             ("ssl.keystore.key", LOCKED_KEY),
             ("ssl.key.password", password),
-        ]);
-        builds(auth.tls_config().unwrap())
+        ])
     };
-    assert_eq!(built("hush"), Ok(()));
-    assert!(built("wrong").is_err());
+    let (client, faults) = with("hush");
+    assert_eq!(faults, "");
+    assert_eq!(builds(client.auth().tls_config().unwrap()), Ok(()));
+    assert_eq!(with("no").1, "ssl.key.password: does not open the key");
+    assert_eq!(
+        with("").1,
+        "ssl.key.password: is not set, and the key is locked"
+    );
+}
+
+#[test]
+fn a_key_that_is_locked_in_a_way_not_read_comes_with_the_command() {
+    let old =
+        "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n-----END RSA PRIVATE KEY-----";
+    let broken = LOCKED_KEY.replace("MIHs", "MIHt");
+    for (key, words) in [(old, "old way"), (broken.as_str(), "cannot be read")] {
+        let (_, faults) = read(&[
+            ("security.protocol", "SSL"),
+            ("ssl.keystore.certificate.chain", LOCKED_CHAIN),
+            ("ssl.keystore.key", key),
+            ("ssl.key.password", "hush"),
+        ]);
+        assert!(faults.starts_with("ssl.keystore.key: "), "{faults}");
+        assert!(
+            faults.contains(words) && faults.contains("`openssl pkcs8"),
+            "{faults}"
+        );
+    }
 }
 
 #[test]

@@ -3,9 +3,8 @@
 use std::fs;
 
 use krafka::auth::TlsConfig;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use super::pem::{self, KeyFlaw};
 use crate::config::client_properties::ClientProperties;
 use crate::config::definition::{Faults, Secret};
 
@@ -83,13 +82,27 @@ impl Tls {
     }
 }
 
-/// What a store is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
-    Pem,
-    Pkcs12,
-    Jks,
+/// A store of Java's, and the commands that make PEM of it.
+struct Store {
+    type_name: &'static str,
+    from_pkcs12: &'static str,
+    from_jks: &'static str,
 }
+
+/// Where the store's path goes in a command.
+const PATH: &str = "STORE";
+
+const TRUST: Store = Store {
+    type_name: TRUST_TYPE,
+    from_pkcs12: "openssl pkcs12 -in STORE -nokeys -out truststore.pem",
+    from_jks: "keytool -list -rfc -keystore STORE > truststore.pem",
+};
+
+const IDENTITY: Store = Store {
+    type_name: IDENTITY_TYPE,
+    from_pkcs12: "openssl pkcs12 -in STORE -out keystore.pem",
+    from_jks: "keytool -importkeystore -srckeystore STORE -destkeystore keystore.p12 -deststoretype PKCS12 && openssl pkcs12 -in keystore.p12 -out keystore.pem",
+};
 
 struct Stores<'a> {
     properties: &'a ClientProperties,
@@ -107,21 +120,8 @@ impl Stores<'_> {
         if location.is_none() && inline.is_none() {
             return Trust::Public;
         }
-        match self.format(TRUST_TYPE, location) {
-            Some(Format::Pem) => {}
-            Some(Format::Pkcs12) => {
-                self.wants_pem(TRUST_TYPE, location, "PKCS12", |path| {
-                    format!("openssl pkcs12 -in {path} -nokeys -out truststore.pem")
-                });
-                return Trust::Public;
-            }
-            Some(Format::Jks) => {
-                self.wants_pem(TRUST_TYPE, location, "JKS", |path| {
-                    format!("keytool -list -rfc -keystore {path} > truststore.pem")
-                });
-                return Trust::Public;
-            }
-            None => return Trust::Public,
+        if !self.is_pem(&TRUST, location) {
+            return Trust::Public;
         }
         if self.properties.get(TRUST_PASSWORD).is_some() {
             self.fault(
@@ -138,12 +138,12 @@ impl Stores<'_> {
                 Trust::Public
             }
             (Some(path), None) => {
-                self.check_file(TRUST_LOCATION, path, has_certificate);
+                self.check_trust_file(path);
                 Trust::File(path.to_owned())
             }
             (None, inline) => {
                 let pem = inline.unwrap_or_default();
-                if let Err(message) = has_certificate(pem.as_bytes()) {
+                if let Err(message) = pem::check_certificates(pem.as_bytes()) {
                     self.fault(TRUST_INLINE, message);
                 }
                 Trust::Inline(pem.to_owned())
@@ -164,22 +164,8 @@ impl Stores<'_> {
             }
             return None;
         }
-        match self.format(IDENTITY_TYPE, location)? {
-            Format::Pem => {}
-            Format::Pkcs12 => {
-                self.wants_pem(IDENTITY_TYPE, location, "PKCS12", |path| {
-                    format!("openssl pkcs12 -in {path} -out keystore.pem")
-                });
-                return None;
-            }
-            Format::Jks => {
-                self.wants_pem(IDENTITY_TYPE, location, "JKS", |path| {
-                    format!(
-                        "keytool -importkeystore -srckeystore {path} -destkeystore keystore.p12 -deststoretype PKCS12 && openssl pkcs12 -in keystore.p12 -out keystore.pem"
-                    )
-                });
-                return None;
-            }
+        if !self.is_pem(&IDENTITY, location) {
+            return None;
         }
         if self.properties.get(IDENTITY_PASSWORD).is_some() {
             self.fault(
@@ -189,7 +175,7 @@ impl Stores<'_> {
         }
         match (location, key, chain) {
             (Some(path), None, None) => {
-                self.check_file(IDENTITY_LOCATION, path, has_chain_and_key);
+                self.check_identity_file(path);
                 Some(Identity::File(path.to_owned()))
             }
             (None, Some(key), Some(chain)) => {
@@ -223,59 +209,72 @@ impl Stores<'_> {
         }
     }
 
+    fn check_identity_file(&mut self, path: &str) {
+        match fs::read(path) {
+            Err(error) => self.fault(IDENTITY_LOCATION, format!("{path} cannot be read: {error}")),
+            Ok(pem) => {
+                if let Err(message) = pem::check_certificates(&pem) {
+                    self.fault(IDENTITY_LOCATION, format!("{path} {message}"));
+                }
+                self.check_key(&pem, IDENTITY_LOCATION);
+            }
+        }
+    }
+
     fn check_inline(&mut self, chain: &str, key: &str) {
-        if let Err(message) = has_certificate(chain.as_bytes()) {
+        if let Err(message) = pem::check_certificates(chain.as_bytes()) {
             self.fault(IDENTITY_CHAIN, message);
         }
-        if let Err(message) = has_key(key.as_bytes()) {
-            self.fault(IDENTITY_KEY, message);
+        self.check_key(key.as_bytes(), IDENTITY_KEY);
+    }
+
+    fn check_key(&mut self, key: &[u8], name: &str) {
+        match pem::check_key(key, self.properties.get(KEY_PASSWORD)) {
+            Ok(()) => {}
+            Err(KeyFlaw::Key(message)) => self.fault(name, message),
+            Err(KeyFlaw::Password(message)) => self.fault(KEY_PASSWORD, message),
         }
     }
 
-    /// The format by its key; without one by the file's ending, and as Kafka
-    /// has it (JKS) if that says nothing.
-    fn format(&mut self, type_name: &str, location: Option<&str>) -> Option<Format> {
-        let Some(given) = self.properties.get(type_name) else {
-            let ending = location.map(|path| path.rsplit('.').next().unwrap_or_default());
-            return Some(match ending {
-                None | Some("pem" | "crt" | "cer") => Format::Pem,
-                Some("p12" | "pfx") => Format::Pkcs12,
-                Some(_) => Format::Jks,
-            });
+    /// Whether it is PEM, by the type's key; without one by the file's ending,
+    /// and as Kafka has it (JKS) if that says nothing. Otherwise a fault with
+    /// the command that makes PEM of it.
+    fn is_pem(&mut self, store: &Store, location: Option<&str>) -> bool {
+        let format = match (self.properties.get(store.type_name), location) {
+            (Some(given), _) => given.to_ascii_uppercase(),
+            (None, None) => "PEM".to_owned(),
+            (None, Some(path)) => match path.rsplit('.').next() {
+                Some("pem" | "crt" | "cer") => "PEM".to_owned(),
+                Some("p12" | "pfx") => "PKCS12".to_owned(),
+                _ => "JKS".to_owned(),
+            },
         };
-        let format = match given.to_ascii_uppercase().as_str() {
-            "PEM" => Format::Pem,
-            "PKCS12" => Format::Pkcs12,
-            "JKS" => Format::Jks,
+        let command = match format.as_str() {
+            "PEM" => return true,
+            "PKCS12" => store.from_pkcs12,
+            "JKS" => store.from_jks,
             _ => {
-                self.fault(
-                    type_name,
-                    format!("{given:?} is not a known type of store; PEM is taken"),
-                );
-                return None;
+                let message = format!("{format:?} is not a known type of store; PEM is taken");
+                self.fault(store.type_name, message);
+                return false;
             }
         };
-        Some(format)
+        let command = command.replace(PATH, location.unwrap_or(PATH));
+        let type_name = store.type_name;
+        self.fault(
+            type_name,
+            format!("{format} stores are not read; convert it to PEM with `{command}` and set {type_name}=PEM"),
+        );
+        false
     }
 
-    fn wants_pem(
-        &mut self,
-        type_name: &str,
-        location: Option<&str>,
-        format: &str,
-        command: impl Fn(&str) -> String,
-    ) {
-        let command = command(location.unwrap_or("STORE"));
-        self.fault(type_name, format!("{format} stores are not read; convert it to PEM with `{command}` and set {type_name}=PEM"));
-    }
-
-    fn check_file(&mut self, name: &str, path: &str, check: fn(&[u8]) -> Result<(), String>) {
+    fn check_trust_file(&mut self, path: &str) {
         let checked = match fs::read(path) {
-            Ok(pem) => check(&pem),
+            Ok(pem) => pem::check_certificates(&pem),
             Err(error) => Err(format!("cannot be read: {error}")),
         };
         if let Err(message) = checked {
-            self.fault(name, format!("{path} {message}"));
+            self.fault(TRUST_LOCATION, format!("{path} {message}"));
         }
     }
 
@@ -288,24 +287,4 @@ impl Stores<'_> {
             self.faults.add(key, "host names are always checked; set it to https or remove it, and use a certificate that names the host");
         }
     }
-}
-
-fn has_certificate(pem: &[u8]) -> Result<(), String> {
-    match CertificateDer::pem_slice_iter(pem).next() {
-        Some(Ok(_)) => Ok(()),
-        _ => Err("holds no PEM certificate".into()),
-    }
-}
-
-fn has_key(pem: &[u8]) -> Result<(), String> {
-    let encrypted = b"-----BEGIN ENCRYPTED PRIVATE KEY-----";
-    let is_encrypted = pem.windows(encrypted.len()).any(|part| part == encrypted);
-    if is_encrypted || PrivateKeyDer::from_pem_slice(pem).is_ok() {
-        return Ok(());
-    }
-    Err("holds no PEM private key".into())
-}
-
-fn has_chain_and_key(pem: &[u8]) -> Result<(), String> {
-    has_certificate(pem).and_then(|()| has_key(pem))
 }

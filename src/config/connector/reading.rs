@@ -1,0 +1,359 @@
+//! From settings to a connector's configuration, fault by fault.
+
+use regex::Regex;
+
+use super::limits;
+use super::{
+    AcknowledgeAfter, ConnectorConfig, ConverterConfig, ErrorsConfig, OffsetReset, ShareConfig,
+    Topics,
+};
+use crate::config::connector_keys::{
+    DEAD_LETTER_MODE, DEAD_LETTER_TOPIC, GROUP_PROTOCOL, KEYS, LOCK_DURATION, LOCK_TIMEOUT,
+    MAX_POLL_RECORDS, MAX_PUT_RECORDS,
+};
+use crate::config::definition::{Faults, Reader};
+use crate::config::known_keys::{self, KnownKeys};
+use crate::config::layers::Settings;
+use crate::config::notes::Notes;
+use crate::config::overrides::{self, CONSUMER_KEYS, ConsumerConfig, OVERRIDE};
+use crate::config::plugins::Plugins;
+use crate::config::worker::{self, GroupProtocol, WorkerConfig};
+use crate::converters::part::Part;
+use crate::kafka::client_config;
+
+/// The settings of one connector while they are read.
+pub(super) struct Reading<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) worker: &'a WorkerConfig,
+    pub(super) plugins: &'a Plugins,
+    pub(super) faults: Faults,
+    pub(super) notes: Notes,
+}
+
+impl Reading<'_> {
+    fn class(&self, key: &str) -> &str {
+        self.settings.get(key).unwrap_or_default().trim()
+    }
+
+    pub(super) fn judge_keys(&mut self) -> KnownKeys {
+        let sink = (self.plugins.sink_keys)(self.class("connector.class"));
+        let mut known = KnownKeys::new(known_keys::CONNECTOR)
+            .with("", KEYS)
+            .with("", sink.unwrap_or_default())
+            .with(OVERRIDE, client_config::KEYS)
+            .with(OVERRIDE, CONSUMER_KEYS)
+            .with_elsewhere(worker::KEYS, "a worker's");
+        for part in Part::ALL {
+            let keys = (self.plugins.converter_keys)(part, self.class(part.class_key()));
+            known = known.with(part.prefix(), keys.unwrap_or_default());
+        }
+        for (key, _) in self.settings.given() {
+            if !self.is_judged_elsewhere(key, sink.is_none()) {
+                known.judge(key, &mut self.faults, &mut self.notes);
+            }
+        }
+        let policy = self.worker.override_policy;
+        overrides::judge(
+            self.settings,
+            OVERRIDE,
+            policy,
+            &known,
+            &mut self.faults,
+            &mut self.notes,
+        );
+        known
+    }
+
+    /// Keys that the table of a plugin would know if there were one, and keys
+    /// with rules of their own.
+    fn is_judged_elsewhere(&mut self, key: &str, sink_is_unknown: bool) -> bool {
+        if let Some(name) = key.strip_prefix("admin.override.") {
+            self.faults.add(
+                key,
+                format!("is not taken: there is one client for all; use {OVERRIDE}{name}"),
+            );
+            return true;
+        }
+        let converter = Part::ALL
+            .into_iter()
+            .find(|part| key.starts_with(part.prefix()));
+        if let Some(part) = converter {
+            return (self.plugins.converter_keys)(part, self.class(part.class_key())).is_none();
+        }
+        let chained = ["transforms", "predicates"].into_iter().any(|chain| {
+            let rest = key
+                .strip_prefix(chain)
+                .and_then(|rest| rest.strip_prefix('.'));
+            rest.is_some_and(|rest| self.is_listed(chain, rest))
+        });
+        let is_own = KEYS.iter().any(|own| own.name == key)
+            || known_keys::find_inert(known_keys::CONNECTOR, key).is_some();
+        chained || key.starts_with(OVERRIDE) || (sink_is_unknown && !is_own)
+    }
+
+    /// Whether `transforms.NAME.rest` belongs to a NAME in `transforms`.
+    fn is_listed(&self, chain: &str, rest: &str) -> bool {
+        let listed = self.class(chain);
+        listed.split(',').map(str::trim).any(|name| {
+            rest.strip_prefix(name)
+                .is_some_and(|tail| tail.starts_with('.'))
+        })
+    }
+
+    /// A converter's keys without the converter go nowhere: Connect drops
+    /// them without a word.
+    pub(super) fn refuse_strays(&mut self, given: &Settings, strays: &[Part]) {
+        for part in strays {
+            let inert = format!("{}.plugin.version", part.class_key());
+            for key in given.below(part.prefix()).properties().keys() {
+                if *key != inert {
+                    self.faults.add(key, format!("has no effect without {} in the same connector; the worker's converter has the worker's keys", part.class_key()));
+                }
+            }
+        }
+    }
+
+    pub(super) fn read(&mut self) -> ConnectorConfig {
+        self.check_plugins();
+        let name = self.name();
+        let topics = self.topics();
+        self.check_group_protocol();
+        self.refuse_what_is_to_come();
+        let consumer = ConsumerConfig::read(
+            self.worker.settings(),
+            self.settings,
+            &format!("connector-consumer-{name}"),
+            &mut self.faults,
+        );
+        let share = self.share(&name);
+        let max_put_records = self.aliased(MAX_PUT_RECORDS, MAX_POLL_RECORDS).unwrap_or(1);
+        let errors = self.errors();
+        let mut reader = self.reader();
+        let class = reader.text("connector.class");
+        let tasks_max = limits::count(reader.int("tasks.max"));
+        ConnectorConfig {
+            name,
+            class,
+            tasks_max,
+            topics,
+            key_converter: self.converter(Part::Key),
+            value_converter: self.converter(Part::Value),
+            header_converter: self.converter(Part::Header),
+            max_put_records: limits::count(max_put_records),
+            errors,
+            share,
+            consumer,
+            settings: self.settings.clone(),
+        }
+    }
+
+    fn reader(&mut self) -> Reader<'_> {
+        Reader::new(self.settings.properties(), "", KEYS, &mut self.faults)
+    }
+
+    /// Plugins look at their own values. An unknown class is theirs to tell.
+    fn check_plugins(&mut self) {
+        let properties = self.settings.properties();
+        if let Some(class) = self.settings.get("connector.class") {
+            (self.plugins.check_sink)(class.trim(), properties, &mut self.faults);
+        }
+        for part in Part::ALL {
+            match self.settings.get(part.class_key()) {
+                Some(class) => {
+                    (self.plugins.check_converter)(
+                        part,
+                        class.trim(),
+                        properties,
+                        &mut self.faults,
+                    );
+                }
+                None => self.faults.add(
+                    part.class_key(),
+                    "is required: set it here, or in the worker for all connectors",
+                ),
+            }
+        }
+    }
+
+    fn name(&mut self) -> String {
+        let name = self.reader().text("name");
+        let is_plain =
+            |it: char| it.is_ascii_graphic() && !matches!(it, '/' | '\\' | '?' | '#' | '%');
+        if !name.chars().all(is_plain) {
+            self.faults.add("name", format!("{name:?} has characters that a group or an address cannot have; use letters, digits, -, _ and ."));
+        }
+        name
+    }
+
+    fn topics(&mut self) -> Topics {
+        let mut reader = self.reader();
+        let mut named = reader.list("topics");
+        let pattern = reader
+            .optional_text("topics.regex")
+            .filter(|it| !it.is_empty());
+        if let Some(topic) = named.iter().find(|topic| !limits::is_topic(topic)) {
+            let message = format!(
+                "{topic:?} is no topic's name; it has up to 249 letters, digits, '.', '_' and '-'"
+            );
+            reader.fault("topics", message);
+        }
+        named.sort();
+        named.dedup();
+        match pattern {
+            None if named.is_empty() => reader.fault("topics", "is required and not set (or topics.regex)"),
+            Some(_) if !named.is_empty() => reader.fault("topics.regex", "excludes topics; set one of them"),
+            None => {}
+            // Connect's patterns are of the whole name.
+            Some(pattern) => match Regex::new(&format!("^(?:{pattern})$")) {
+                Ok(pattern) => return Topics::Matching(pattern),
+                Err(_) => reader.fault("topics.regex", "is not a regular expression that is understood here; look-around and back-references are not"),
+            },
+        }
+        Topics::Named(named)
+    }
+
+    fn check_group_protocol(&mut self) {
+        let worker = self.worker.group_protocol;
+        let is_given = self.settings.is_given(GROUP_PROTOCOL);
+        let mut reader = self.reader();
+        let (protocol, origin) = match reader.optional_choice(GROUP_PROTOCOL) {
+            Some(choice) => (GroupProtocol::of(choice), "consumer"),
+            // It was given and is none of the choices, which is fault enough.
+            None if is_given => return,
+            None => (worker, "consumer in the worker"),
+        };
+        if protocol != GroupProtocol::Share {
+            reader.fault(GROUP_PROTOCOL, format!("is {origin}: reading as a consumer group is still to come; set {GROUP_PROTOCOL}=share here, or {}=share in the worker", worker::GROUP_PROTOCOL));
+        }
+    }
+
+    /// Settings whose feature is not there yet are refused, so that nobody
+    /// counts on them.
+    fn refuse_what_is_to_come(&mut self) {
+        let mut reader = self.reader();
+        for chain in ["transforms", "predicates"] {
+            if !reader.list(chain).is_empty() {
+                reader.fault(chain, "is still to come; remove it and its keys");
+            }
+        }
+        for (name, off) in [
+            ("share.retriable", "hold"),
+            ("share.order", "none"),
+            ("exactly.once.mode", "off"),
+        ] {
+            let choice = reader.choice(name);
+            if choice != off {
+                reader.fault(
+                    name,
+                    format!("{choice} is still to come; set it to {off} or remove it"),
+                );
+            }
+        }
+        if reader.optional_duration("share.park.after.ms").is_some() {
+            reader.fault("share.park.after.ms", "parking is still to come; remove it");
+        }
+        self.check_dead_letters();
+    }
+
+    /// Without a mode, a topic's name means the broker's dead letters.
+    fn check_dead_letters(&mut self) {
+        let mut reader = self.reader();
+        let topic = reader
+            .optional_text(DEAD_LETTER_TOPIC)
+            .filter(|it| !it.is_empty());
+        let mode = reader.optional_choice(DEAD_LETTER_MODE);
+        match (mode, topic) {
+            (Some(mode @ ("broker" | "sluice")), _) => reader.fault(DEAD_LETTER_MODE, format!("{mode} is still to come; set it to none: records that are tolerated are then dropped and logged")),
+            (Some(_), Some(_)) => self.notes.no_effect(DEAD_LETTER_TOPIC, "errors.deadletterqueue.mode is none"),
+            (None, Some(_)) => reader.fault(DEAD_LETTER_TOPIC, "dead letters to a topic are still to come; remove it, or set errors.deadletterqueue.mode=none: records that are tolerated are then dropped and logged"),
+            (_, None) => {}
+        }
+    }
+
+    fn share(&mut self, name: &str) -> ShareConfig {
+        let lock_ms = self.aliased(LOCK_DURATION, LOCK_TIMEOUT);
+        let auto_offset_reset = self.offset_reset();
+        let mut reader = self.reader();
+        let max_in_flight_bytes = reader.size("share.max.in.flight.bytes");
+        if max_in_flight_bytes == 0 {
+            reader.fault(
+                "share.max.in.flight.bytes",
+                "0 lets no record in; set at least 1",
+            );
+        }
+        ShareConfig {
+            group_id: reader
+                .optional_text("share.group.id")
+                .filter(|it| !it.is_empty())
+                .unwrap_or_else(|| format!("share-{name}")),
+            max_in_flight_records: reader
+                .optional_int("share.max.in.flight.records")
+                .map(limits::count),
+            max_in_flight_bytes,
+            partition_max_record_locks: reader.optional_int("share.partition.max.record.locks"),
+            delivery_count_limit: reader.optional_int("share.delivery.count.limit"),
+            record_lock_duration: lock_ms.map(limits::milliseconds),
+            auto_offset_reset,
+            delivery_timeout: limits::milliseconds(reader.int("share.delivery.timeout.ms")),
+            acknowledge_after: reader
+                .optional_choice("share.acknowledge.after")
+                .map(|choice| match choice {
+                    "flush" => AcknowledgeAfter::Flush,
+                    _ => AcknowledgeAfter::Put,
+                }),
+        }
+    }
+
+    fn offset_reset(&mut self) -> OffsetReset {
+        let name = "share.auto.offset.reset";
+        let is_given = self.settings.is_given(name);
+        let mut reader = self.reader();
+        let strategy = reader.text(name);
+        if !limits::is_offset_reset(&strategy) {
+            let message = format!(
+                "{strategy:?} is not one of earliest, latest, by_duration:PT1H (or another ISO 8601 duration)"
+            );
+            reader.fault(name, message);
+        }
+        OffsetReset { strategy, is_given }
+    }
+
+    fn errors(&mut self) -> ErrorsConfig {
+        let mut reader = self.reader();
+        ErrorsConfig {
+            tolerates: reader.choice("errors.tolerance") == "all",
+            retry_timeout: reader
+                .optional_int("errors.retry.timeout")
+                .filter(|timeout| *timeout >= 0)
+                .map(limits::milliseconds),
+            retry_delay_max: reader.duration("errors.retry.delay.max.ms"),
+            log: reader.boolean("errors.log.enable"),
+            log_messages: reader.boolean("errors.log.include.messages"),
+        }
+    }
+
+    /// A number with two names. Faults name the one that was used.
+    fn aliased(&mut self, name: &'static str, alias: &'static str) -> Option<i64> {
+        let both = self.settings.is_given(name) && self.settings.is_given(alias);
+        if both {
+            self.faults.add(
+                alias,
+                format!("is another name of {name}, which is set too; remove one of them"),
+            );
+            return None;
+        }
+        if self.settings.get(alias).is_some() {
+            self.notes.add(alias, format!("is taken as {name}"));
+            return self.reader().optional_int(alias);
+        }
+        self.reader().optional_int(name)
+    }
+
+    fn converter(&self, part: Part) -> ConverterConfig {
+        ConverterConfig {
+            part,
+            class: self.class(part.class_key()).to_owned(),
+            settings: self.settings.below(part.prefix()),
+        }
+    }
+}
