@@ -38,6 +38,8 @@ pub(crate) struct PollerLinks {
     pub(crate) supervisor: Mailbox<Supervisor>,
     pub(crate) view: Arc<LiveView>,
     pub(crate) kill: KillSwitch,
+    /// How far the open records of one partition may reach.
+    pub(crate) span: usize,
 }
 
 /// 1. enters acquired records, answers and lost locks in the books, in the
@@ -91,7 +93,7 @@ impl Poller {
             return;
         }
         let now = Instant::now();
-        let (seen, delivered) = {
+        let (seen, delivered, partitions) = {
             let books = self.links.books.lock();
             let queued = books.queue().ready();
             let seen = Observation {
@@ -101,10 +103,11 @@ impl Poller {
                 open: books.ledger().open(),
                 starved: self.links.books.idle_tasks() > 0 && queued == 0,
             };
-            (seen, books.delivered())
+            (seen, books.delivered(), books.ledger().partitions())
         };
         self.looked_at = now;
         self.delivered = delivered;
+        self.window.bound(self.links.span, partitions);
         let records = self.window.observe(seen);
         if self.links.books.is_polling() {
             self.links.credit.set_window_records(records);

@@ -6,6 +6,8 @@
 
 mod drain;
 mod generation;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -48,6 +50,9 @@ pub struct PipelineSpec {
     pub flush_interval: Duration,
     /// `share.max.in.flight.records`; `None` adapts.
     pub max_in_flight_records: Option<usize>,
+    /// `share.partition.max.record.locks`: how far the open records of one
+    /// partition may reach.
+    pub span: usize,
     /// `errors.log.enable`.
     pub log_errors: bool,
 }

@@ -8,6 +8,8 @@ const LONGEST_QUEUE_WAIT: Duration = Duration::from_millis(30);
 /// How fast the window gives way when it is larger than needed.
 const SHRINK: f64 = 0.9;
 const GROW: f64 = 1.5;
+/// No window is larger; memory is bounded by bytes.
+const MAX_RECORDS: f64 = 65_536.0;
 /// How much the newest measurement counts in the rate.
 const RATE_WEIGHT: f64 = 0.3;
 
@@ -38,13 +40,22 @@ pub struct Window {
 impl Window {
     /// Starts with two records a task and never holds less than one for each.
     #[must_use]
-    pub fn new(tasks: usize, max: usize) -> Self {
-        let min = (tasks + 1).min(max) as f64;
+    pub fn new(tasks: usize) -> Self {
+        let min = (tasks + 1) as f64;
         Self {
             min,
-            max: max as f64,
-            records: (2.0 * min).min(max as f64),
+            max: MAX_RECORDS,
+            records: 2.0 * min,
             rate: 0.0,
+        }
+    }
+
+    /// Bounds the window by the span: no more can be locked than so many
+    /// offsets in each of the partitions that records have come from.
+    pub fn bound(&mut self, span: usize, partitions: usize) {
+        if self.min < self.max {
+            let locks = (span * partitions.max(1)) as f64;
+            self.max = locks.clamp(self.min, MAX_RECORDS);
         }
     }
 
@@ -110,17 +121,32 @@ mod tests {
 
     #[test]
     fn grows_while_tasks_starve_on_a_full_window() {
-        let mut window = Window::new(4, 20_000);
+        let mut window = Window::new(4);
         for _ in 0..40 {
             let open = window.records();
             window.observe(observation(10_000, 0, open, true));
         }
-        assert_eq!(window.records(), 20_000);
+        assert_eq!(window.records(), 65_536);
+    }
+
+    #[test]
+    fn asks_for_no_more_than_the_span_can_hold() {
+        let mut window = Window::new(4);
+        for _ in 0..40 {
+            window.bound(2000, 3);
+            let open = window.records();
+            window.observe(observation(10_000, 0, open, true));
+        }
+        assert_eq!(window.records(), 6000);
+        let mut narrow = Window::new(500);
+        narrow.bound(100, 1);
+        narrow.observe(observation(0, 0, 500, true));
+        assert_eq!(narrow.records(), 501, "one for each task all the same");
     }
 
     #[test]
     fn does_not_grow_when_the_topic_has_no_more() {
-        let mut window = Window::new(4, 20_000);
+        let mut window = Window::new(4);
         let before = window.records();
         window.observe(observation(1, 0, 1, true));
         assert_eq!(window.records(), before);
@@ -128,7 +154,7 @@ mod tests {
 
     #[test]
     fn gives_way_to_a_slow_sink_down_to_a_record_a_task() {
-        let mut window = Window::new(4, 20_000);
+        let mut window = Window::new(4);
         window.records = 20_000.0;
         for _ in 0..200 {
             let queued = window.records() - 4;
@@ -142,6 +168,7 @@ mod tests {
     #[test]
     fn a_fixed_window_stays() {
         let mut window = Window::fixed(100);
+        window.bound(2000, 12);
         window.observe(observation(0, 100, 100, true));
         assert_eq!(window.records(), 100);
     }

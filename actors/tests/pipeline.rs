@@ -107,6 +107,7 @@ fn start(partitions: &[usize], policy: Policy, sink: &FakeSinkFactory) -> Runnin
         delivery_timeout: Duration::from_secs(60),
         flush_interval: Duration::from_millis(500),
         max_in_flight_records: None,
+        span: 2000,
         log_errors: true,
     };
     let pipeline = Pipeline::start(

@@ -240,6 +240,7 @@ fn pipeline_spec(
         delivery_timeout: config.share.delivery_timeout,
         flush_interval: FLUSH_INTERVAL,
         max_in_flight_records: config.share.max_in_flight_records,
+        span: settings.max_record_locks.value as usize,
         log_errors: config.errors.log,
     })
 }

@@ -104,6 +104,12 @@ impl Ledger {
         self.open
     }
 
+    /// Partitions that records have come from.
+    #[must_use]
+    pub fn partitions(&self) -> usize {
+        self.partitions.len()
+    }
+
     /// Open records that are kept for the operator to mend something.
     #[must_use]
     pub const fn held(&self) -> usize {

@@ -20,8 +20,6 @@ use crate::window::Window;
 const CONVERTER_MAILBOX: usize = 16;
 /// Messages of tasks that may wait for the acknowledger.
 const ACKNOWLEDGER_MAILBOX: usize = 256;
-/// The largest window that adapts; memory is bounded by bytes.
-const MAX_WINDOW: usize = 65_536;
 
 #[derive(Debug)]
 pub(super) struct TaskHandle {
@@ -35,9 +33,9 @@ pub(super) struct Generation {
     pub(super) work_kill: KillSwitch,
     /// Stops poller and acknowledger.
     control_kill: KillSwitch,
-    acknowledger: Mailbox<Acknowledger>,
-    converter: Mailbox<Converter>,
-    poller: Mailbox<Poller>,
+    pub(super) acknowledger: Mailbox<Acknowledger>,
+    pub(super) converter: Mailbox<Converter>,
+    pub(super) poller: Mailbox<Poller>,
     pub(super) tasks: Vec<Option<TaskHandle>>,
 }
 
@@ -83,11 +81,12 @@ impl Generation {
             supervisor,
             view: Arc::clone(&parts.view),
             kill: control_kill.clone(),
+            span: parts.spec.span,
         };
         let tasks = parts.spec.policy.tasks;
         let window = match parts.spec.max_in_flight_records {
             Some(records) => Window::fixed(records),
-            None => Window::new(tasks, MAX_WINDOW),
+            None => Window::new(tasks),
         };
         let mut generation = Self {
             started_at: Instant::now(),
