@@ -1,6 +1,6 @@
 //! The test clusters keep their promises, or no other test can be believed.
 
-use std::time::Duration;
+use std::{process::Command, time::Duration};
 
 use anyhow::{Context, Result};
 use sluice_test_support::{
@@ -8,16 +8,18 @@ use sluice_test_support::{
     counting::Tally,
     java::{self, Figures},
     kafka::{Kafka, KafkaOptions},
-    process::Signal,
+    process::{Process, Signal},
     produce::{NewRecord, ids, json_records, produce, produce_with},
     topics::unique_name,
     wait::eventually,
 };
 
+const PID_FILE: &str = "SLUICE_TEST_PID_FILE";
 const SOON: Duration = Duration::from_secs(30);
 
 fn runs(pid: u32) -> bool {
-    std::path::Path::new(&format!("/proc/{pid}")).exists()
+    // An orphan's zombie may wait for a parent that is in no hurry.
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 #[tokio::test]
@@ -139,6 +141,43 @@ async fn a_dropped_cluster_leaves_no_process_behind() -> Result<()> {
     drop(kafka);
     assert!(!runs(pid));
     Ok(())
+}
+
+/// Not a test: the process that the next test kills.
+#[tokio::test]
+#[ignore = "started by the_death_of_the_test_process_ends_its_broker"]
+async fn holds_a_broker_until_it_is_killed() -> Result<()> {
+    let file = std::env::var_os(PID_FILE).context("started by its test only")?;
+    let kafka = Kafka::shared().await?;
+    let pid = kafka.node_pid(1)?.context("node 1 runs")?;
+    std::fs::write(file, pid.to_string())?;
+    std::future::pending().await
+}
+
+#[tokio::test]
+async fn the_death_of_the_test_process_ends_its_broker() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let pid_file = folder.path().join("pid");
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .args(["--ignored", "--exact", "holds_a_broker_until_it_is_killed"])
+        .env(PID_FILE, &pid_file)
+        .env("TMPDIR", folder.path());
+    let holder = Process::spawn("holder", command, folder.path())?;
+    let pid = eventually("the broker is up", SOON, async || {
+        let pid: u32 = std::fs::read_to_string(&pid_file)?.parse()?;
+        anyhow::Ok(pid)
+    })
+    .await?;
+    assert!(runs(pid));
+    holder.kill()?;
+    eventually("broker and data are gone", SOON, async || {
+        std::fs::remove_file(&pid_file).ok();
+        let left: Vec<_> = std::fs::read_dir(folder.path())?.collect();
+        anyhow::ensure!(!runs(pid) && left.is_empty(), "{pid} {left:?}");
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]

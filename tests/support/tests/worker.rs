@@ -18,6 +18,16 @@ fn playing(script: &str) -> Result<Worker> {
 }
 
 #[tokio::test]
+async fn a_worker_gets_the_named_environment_and_no_other() -> Result<()> {
+    let worker = playing("env; echo END; exec sleep 600")?;
+    worker.wait_for_log(|line| line == "END", SOON).await?;
+    let stdout = worker.stdout()?;
+    assert!(stdout.contains("SCRIPT="), "{stdout}");
+    assert!(!stdout.contains("CARGO"), "{stdout}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn lines_of_both_streams_are_found() -> Result<()> {
     let worker = playing("echo to stdout; echo to stderr >&2; exec sleep 600")?;
     let line = worker.wait_for_log(|line| line.contains("stderr"), SOON);
