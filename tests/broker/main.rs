@@ -1,0 +1,5 @@
+//! The adapters against real Kafka.
+#![cfg(feature = "broker-tests")]
+
+mod reader;
+mod share_source;
