@@ -25,6 +25,8 @@ mod request;
 mod session;
 mod settlements;
 mod source;
+#[cfg(test)]
+mod tests;
 mod troubles;
 mod wire;
 

@@ -186,7 +186,7 @@ mod tests {
                     prop_assert_eq!(cut, expected);
                 }
                 let all: Vec<(i64, u8)> = ranges.iter()
-                    .flat_map(|r| (r.first..=r.last).map(|offset| (offset, r.value)))
+                    .flat_map(|r| (r.first..=r.last).map(move |offset| (offset, r.value)))
                     .collect();
                 prop_assert_eq!(all, model.clone().into_iter().collect::<Vec<_>>());
                 prop_assert_eq!(ranges.len(), model.len() as u64);

@@ -16,7 +16,7 @@ use sluice_actors::ports::source::{Answer, AnsweredRange, LostRange, SettleRange
 use sluice_actors::record::SourcePartition;
 use tokio::time::Instant;
 
-use super::ranges::{Ranges, Run, offsets_between};
+use super::ranges::{Ranges, Run};
 
 /// How long past its deadline a lock that nobody settled is kept in the book.
 const EXPIRY_GRACE: Duration = Duration::from_secs(1);
@@ -127,17 +127,6 @@ impl Book {
     /// Offsets that wait to be finally settled by the next request.
     pub(super) fn pending(&self) -> u64 {
         self.pending.len()
-    }
-
-    /// Final settlements without an answer, gaps left out.
-    pub(super) fn unsettled(&self) -> u64 {
-        let pending = self.pending.iter().map(|run| (run.value.0, run.len()));
-        let sent = self.in_flight.iter().chain(&self.retries);
-        pending
-            .chain(sent.map(|b| (b.kind, offsets_between(b.first, b.last))))
-            .filter(|(kind, _)| !matches!(kind, AckType::Gap | AckType::Renew))
-            .map(|(_, offsets)| offsets)
-            .sum()
     }
 
     /// Nothing is locked, and nothing waits for the broker.

@@ -16,8 +16,8 @@ use krafka::__private::kafka_metadata;
 use krafka::__private::metadata::{BrokerInfo, TopicInfo};
 use krafka::__private::network::ConnectionPool;
 use krafka::__private::protocol::{
-    ApiKey, FindCoordinatorRequest, FindCoordinatorResponse, TimestampType, VersionedDecode,
-    VersionedEncode, versions,
+    ApiKey, FindCoordinatorRequest, FindCoordinatorResponse, VersionedDecode, VersionedEncode,
+    versions,
 };
 use krafka::__private::util::{BackoffPolicy, varint};
 use krafka::Kafka;
@@ -33,7 +33,7 @@ pub(super) use krafka::__private::protocol::{
     ShareAcknowledgeResponse as AcknowledgeAnswer, ShareAcquiredRecords,
     ShareFetchResponse as FetchAnswer, ShareGroupHeartbeatRequest as Heartbeat,
     ShareGroupHeartbeatResponse as HeartbeatAnswer, ShareLeaderIdAndEpoch as LeaderHint,
-    ShareNodeEndpoint as Endpoint,
+    ShareNodeEndpoint as Endpoint, TimestampType,
 };
 
 type Result<T> = std::result::Result<T, KrafkaError>;
@@ -357,9 +357,4 @@ pub(super) fn decode_batch(
     max_decompressed_bytes: usize,
 ) -> std::result::Result<Batch, String> {
     Batch::decode_with_limit(bytes, max_decompressed_bytes).map_err(|error| error.to_string())
-}
-
-/// Whether the broker dated the batch's records, all alike.
-pub(super) fn is_log_append_time(batch: &Batch) -> bool {
-    batch.attributes.timestamp_type == TimestampType::LogAppendTime
 }
