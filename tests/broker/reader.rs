@@ -1,6 +1,6 @@
 //! A reader of a share source that keeps count, and the cluster it reads from.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::time::Duration;
@@ -352,6 +352,60 @@ impl Reader {
         }
         (seen, first.map_or(Duration::ZERO, |first| first.elapsed()))
     }
+
+    /// Settles each record on its own, as that many workers would that take a
+    /// millisecond for one, and a second for one in `slow_every`.
+    pub(crate) async fn work(
+        &mut self,
+        count: usize,
+        workers: usize,
+        slow_every: usize,
+    ) -> Duration {
+        let started = tokio::time::Instant::now();
+        let mut tick = tokio::time::interval(Duration::from_millis(1));
+        let mut queue: VecDeque<SettleRange> = VecDeque::new();
+        let mut busy: VecDeque<(tokio::time::Instant, SettleRange)> = VecDeque::new();
+        let (mut taken, mut done) = (0, 0);
+        while done < count {
+            tokio::select! {
+                event = self.events.recv() => {
+                    if let Some(SourceEvent::Acquired(batches)) = event {
+                        queue.extend(batches.iter().flat_map(singles));
+                    }
+                }
+                now = tick.tick() => {
+                    let mut ranges = Vec::new();
+                    while busy.front().is_some_and(|(until, _)| *until <= now) {
+                        ranges.extend(busy.pop_front().map(|(_, range)| range));
+                    }
+                    for _ in busy.len()..workers {
+                        let Some(range) = queue.pop_front() else { break };
+                        taken += 1;
+                        if taken % slow_every == 0 {
+                            busy.push_back((now + Duration::from_secs(1), range));
+                        } else {
+                            ranges.push(range);
+                        }
+                    }
+                    done += ranges.len();
+                    self.source.settle(ranges);
+                }
+            }
+        }
+        started.elapsed()
+    }
+}
+
+fn singles(batch: &AcquiredBatch) -> Vec<SettleRange> {
+    let records = batch.records.iter();
+    records
+        .map(|record| SettleRange {
+            partition: Arc::clone(&batch.partition),
+            first_offset: record.offset,
+            last_offset: record.offset,
+            settlement: Settlement::Accept,
+        })
+        .collect()
 }
 
 fn whole(batch: &AcquiredBatch) -> Vec<SettleRange> {

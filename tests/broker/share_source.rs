@@ -1,14 +1,15 @@
 //! The share source on a real broker: what it promises, and how fast it is.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant as StdInstant};
+use std::time::Duration;
 
 use krafka::__private::kafka_pool;
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use sluice::kafka::share::ShareSourceConfig;
-use sluice_actors::ports::source::{Settlement, Source};
+use sluice_actors::ports::source::{SettleRange, Settlement, Source};
+use tokio::time::Instant;
 
 use crate::reader::{
     PATIENCE, Reader, bootstrap_servers, create_topic, delete_topic, produce, set_group,
@@ -153,7 +154,7 @@ async fn a_lost_connection_loses_what_is_open_and_brings_it_again() {
         .until("the records", |reader| reader.acquired.len() == 30)
         .await;
     kafka_pool(&reader.kafka).close_all().await;
-    let dropped = StdInstant::now();
+    let dropped = Instant::now();
     reader
         .until("all again", |reader| reader.deliveries == 60)
         .await;
@@ -209,7 +210,7 @@ async fn closing_gives_back_at_once_what_is_open_and_confirms_what_is_settled() 
     first.listen(CLOSE).await;
     assert_eq!(first.confirmed.len(), 5);
     let mut second = Reader::start(&group, &[&topic], 100).await;
-    let started = StdInstant::now();
+    let started = Instant::now();
     second
         .until("the rest", |reader| reader.acquired.len() == 15)
         .await;
@@ -240,21 +241,19 @@ async fn a_topic_that_leaves_the_subscription_is_settled_still() {
         })
         .await;
     let partition = Arc::clone(&reader.partitions[&(topic.clone(), 1)]);
-    reader
-        .source
-        .settle(vec![sluice_actors::ports::source::SettleRange {
-            partition,
-            first_offset: 0,
-            last_offset: 9,
-            settlement: Settlement::Accept,
-        }]);
+    reader.source.settle(vec![SettleRange {
+        partition,
+        first_offset: 0,
+        last_offset: 9,
+        settlement: Settlement::Accept,
+    }]);
     reader
         .until("confirmed", |reader| reader.confirmed.len() == 10)
         .await;
     assert_eq!(reader.source.close(CLOSE).await.unconfirmed, 0);
     // What was open in partition 0 was given back by closing.
     let mut next = Reader::start(&group, &[&topic], 100).await;
-    let started = StdInstant::now();
+    let started = Instant::now();
     next.until("the rest", |reader| reader.acquired.len() == 10)
         .await;
     assert!(started.elapsed() < Duration::from_secs(3));
@@ -300,8 +299,8 @@ async fn a_group_id_of_a_consumer_group_fails_by_name() {
             .create()
             .unwrap();
         consumer.subscribe(&[&of]).unwrap();
-        let end = StdInstant::now() + PATIENCE;
-        while consumer.assignment().unwrap().count() == 0 && StdInstant::now() < end {
+        let end = Instant::now() + PATIENCE;
+        while consumer.assignment().unwrap().count() == 0 && Instant::now() < end {
             let _ = consumer.poll(Duration::from_millis(100));
         }
         consumer
@@ -384,6 +383,23 @@ async fn throughput() {
         let (seen, elapsed) = reader.accept_until(RECORDS).await;
         let rate = seen as f64 / elapsed.as_secs_f64();
         eprintln!("window {window}: {rate:.0} records/s");
+        assert_eq!(reader.source.close(CLOSE).await.unconfirmed, 0);
+    }
+}
+
+/// Run alone, with `--ignored --nocapture`: 50 workers that take a millisecond
+/// for each record, and one record in a thousand that takes a second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement"]
+async fn slow_workers() {
+    const RECORDS: usize = 200_000;
+    for slow_every in [usize::MAX, 1000] {
+        let (topic, group) = topic_and_group("slow", 12).await;
+        produce(&topic, 0..12, RECORDS, 100).await;
+        let mut reader = Reader::start(&group, &[&topic], 4000).await;
+        let elapsed = reader.work(RECORDS, 50, slow_every).await;
+        let rate = RECORDS as f64 / elapsed.as_secs_f64();
+        eprintln!("one in {slow_every} slow: {rate:.0} records/s");
         assert_eq!(reader.source.close(CLOSE).await.unconfirmed, 0);
     }
 }

@@ -9,7 +9,8 @@ use sluice_actors::ports::source::{Answer, SettleRange, Settlement};
 use sluice_actors::record::{SourcePartition, TopicId};
 use tokio::time::Instant;
 
-use crate::kafka::share::settlements::{AckBatch, AckType, Book, Refused, Told};
+use crate::kafka::share::settlements::{AckBatch, AckType, Book, Told};
+use crate::kafka::share::verdicts::Refused;
 
 const LOCK: Duration = Duration::from_secs(10);
 

@@ -75,7 +75,7 @@ fn only_records_inside_the_acquired_ranges_are_ours() {
 fn payloads_are_slices_of_the_answer() {
     let log = log(&[batch(&[0])]);
     let within = log.as_ptr_range();
-    let collected = collect(Some(log.clone()), vec![acquired(0, 0)], LIMIT);
+    let collected = collect(Some(log), vec![acquired(0, 0)], LIMIT);
     let value = collected.records[0].value.as_ref().unwrap();
     assert!(within.contains(&value.as_ptr()));
 }
@@ -193,7 +193,7 @@ proptest! {
         let ours = |offset: &i64| ranges.iter().any(|r| (r.first..=r.last).contains(offset));
         let collected = collect(Some(log(&batches)), ranges.clone(), LIMIT);
         let expected: Vec<i64> = there.iter().copied().filter(ours).collect();
-        prop_assert_eq!(offsets(&collected), expected.clone());
+        prop_assert_eq!(&offsets(&collected), &expected);
         let gaps: Vec<i64> = collected.gaps.iter().flat_map(|(f, l)| *f..=*l).collect();
         let missing: Vec<i64> = (0_i64..50).filter(ours).filter(|o| !there.contains(o)).collect();
         prop_assert_eq!(gaps, missing);

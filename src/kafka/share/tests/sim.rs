@@ -192,6 +192,7 @@ impl Sim {
                 batch: Some(batch),
                 kept: vec![(first, last)],
                 gaps: Vec::new(),
+                doubled: false,
                 deadline,
             }),
             ..answer(index, None, None)
@@ -226,34 +227,9 @@ impl Sim {
 
     fn listen(&mut self) {
         while let Some(event) = self.client.next_event() {
-            match event {
-                SourceEvent::Acquired(batches) => {
-                    let indices: Vec<i32> = batches.iter().map(|b| b.partition.partition).collect();
-                    self.told.push(format!("acquired {indices:?}"));
-                    self.batches.extend(batches);
-                }
-                SourceEvent::Answered(answers) => {
-                    for answered in answers {
-                        let range = answered.range;
-                        let (first, last) = (range.first_offset, range.last_offset);
-                        let what = match answered.answer {
-                            Answer::Confirmed => "confirmed",
-                            Answer::Renewed { .. } => "renewed",
-                            Answer::Unknown { .. } => "unknown",
-                        };
-                        self.told
-                            .push(format!("{what} {:?} {first}-{last}", range.settlement));
-                    }
-                }
-                SourceEvent::Lost(ranges) => {
-                    for range in ranges {
-                        let (first, last) = (range.first_offset, range.last_offset);
-                        self.told.push(format!("lost {first}-{last}"));
-                    }
-                }
-                SourceEvent::Ready => self.told.push("ready".into()),
-                SourceEvent::Troubled { cause } => self.told.push(format!("troubled {cause}")),
-                SourceEvent::Failed { cause } => self.told.push(format!("failed {cause}")),
+            self.told.extend(describe(&event));
+            if let SourceEvent::Acquired(batches) = event {
+                self.batches.extend(batches);
             }
         }
     }
@@ -286,4 +262,34 @@ pub(super) fn batches(acknowledgements: &Acknowledgements, index: i32) -> Vec<(i
         .flat_map(|(_, batches)| batches)
         .map(|batch| (batch.first, batch.last, batch.kind))
         .collect()
+}
+
+/// An event in short.
+pub(super) fn describe(event: &SourceEvent) -> Vec<String> {
+    match event {
+        SourceEvent::Acquired(batches) => {
+            let indices: Vec<i32> = batches.iter().map(|b| b.partition.partition).collect();
+            vec![format!("acquired {indices:?}")]
+        }
+        SourceEvent::Answered(answers) => answers
+            .iter()
+            .map(|answered| {
+                let range = &answered.range;
+                let (first, last) = (range.first_offset, range.last_offset);
+                let what = match answered.answer {
+                    Answer::Confirmed => "confirmed",
+                    Answer::Renewed { .. } => "renewed",
+                    Answer::Unknown { .. } => "unknown",
+                };
+                format!("{what} {:?} {first}-{last}", range.settlement)
+            })
+            .collect(),
+        SourceEvent::Lost(ranges) => ranges
+            .iter()
+            .map(|range| format!("lost {}-{}", range.first_offset, range.last_offset))
+            .collect(),
+        SourceEvent::Ready => vec!["ready".into()],
+        SourceEvent::Troubled { cause } => vec![format!("troubled {cause}")],
+        SourceEvent::Failed { cause } => vec![format!("failed {cause}")],
+    }
 }
