@@ -12,7 +12,8 @@ use tokio::time::Instant;
 use super::broker::{Broker, InFlight, Pause, Sent};
 use super::request::{Acquired, Failure, PartitionReply, Refusal, Reply};
 use super::session::PartitionKey;
-use super::settlements::{Book, Refused, Told};
+use super::settlements::{Book, Told};
+use super::verdicts::Refused;
 use super::wire;
 
 /// After how many refusals in a row a moving leader counts as a trouble.
@@ -143,6 +144,11 @@ impl Broker {
     }
 
     fn acquired(&mut self, key: PartitionKey, acquired: Acquired, effects: &mut Effects) {
+        if acquired.doubled && !self.doubled {
+            self.doubled = true;
+            let (broker, partition) = (self.id, &acquired.partition);
+            tracing::warn!(broker, %partition, "the broker gave out an offset twice in one answer; taken once");
+        }
         let book = self
             .books
             .entry(key)

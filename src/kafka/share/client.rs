@@ -2,7 +2,7 @@
 //! what, how much, and what the pipeline is told. Time and answers come in,
 //! requests and events go out.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +13,10 @@ use sluice_actors::record::SourcePartition;
 use tokio::time::Instant;
 
 use super::answers::{Effects, Names};
-use super::broker::{Broker, Phase, Turn};
+use super::broker::Broker;
 use super::config::ShareSourceConfig;
 use super::layout::{Layout, Survey};
+use super::planner::{Phase, Turn};
 use super::ranges::offsets_between;
 use super::request::{Failure, Reply, Request};
 use super::session::PartitionKey;
@@ -36,17 +37,17 @@ pub(super) enum Membership {
 /// The sessions with all brokers.
 #[derive(Debug)]
 pub(super) struct Client {
-    config: Arc<ShareSourceConfig>,
+    pub(super) config: Arc<ShareSourceConfig>,
     credit: Arc<Credit>,
-    layout: Layout,
-    brokers: BTreeMap<i32, Broker>,
+    pub(super) layout: Layout,
+    pub(super) brokers: BTreeMap<i32, Broker>,
     joined: bool,
     failed: bool,
     closing: Option<Phase>,
     /// The layout has changed, and not everything is in its place yet.
-    moving: bool,
+    pub(super) moving: bool,
     ready: bool,
-    troubles: Troubles,
+    pub(super) troubles: Troubles,
     swept_at: Instant,
     unconfirmed: u64,
     events: VecDeque<SourceEvent>,
@@ -249,76 +250,6 @@ impl Client {
         }
     }
 
-    /// Brings the sessions in line with the layout. A partition has one
-    /// session at a time: what its former broker held is lost before the next
-    /// one fetches it.
-    fn move_partitions(&mut self) {
-        let mut told = Told::default();
-        self.part(&mut told);
-        self.tell(told);
-        for id in self.layout.leaders() {
-            self.brokers
-                .entry(id)
-                .or_insert_with(|| Broker::new(id, Arc::clone(&self.config)));
-        }
-        self.moving = false;
-        let ids: Vec<i32> = self.brokers.keys().copied().collect();
-        for id in ids {
-            let (wanted, blocked): (BTreeSet<_>, BTreeSet<_>) = self
-                .layout
-                .led_by(id)
-                .partition(|key| !self.is_elsewhere(key, id));
-            self.moving |= !blocked.is_empty();
-            if let Some(broker) = self.brokers.get_mut(&id) {
-                broker.want(wanted);
-            }
-        }
-        self.brokers
-            .retain(|_, broker| broker.wants_records() || !broker.is_idle());
-        let resources: BTreeSet<String> = self.resources().collect();
-        if self
-            .troubles
-            .retain(|resource| resources.contains(resource))
-        {
-            self.recovered();
-        }
-    }
-
-    fn is_elsewhere(&self, key: &PartitionKey, id: i32) -> bool {
-        self.brokers
-            .values()
-            .any(|broker| broker.id != id && broker.is_with(key))
-    }
-
-    /// Takes leave of partitions that have another leader now or are gone.
-    /// Those of a topic that is only not subscribed any more are kept until
-    /// they are settled.
-    fn part(&mut self, told: &mut Told) {
-        for broker in self.brokers.values_mut() {
-            if broker.in_flight.is_some() {
-                continue;
-            }
-            let keys: Vec<PartitionKey> = broker.books.keys().copied().collect();
-            for key in keys {
-                if let Some(cause) = reason_to_part(&self.layout, broker, &key) {
-                    broker.part_with(&key, &cause, told);
-                }
-            }
-        }
-    }
-
-    /// The resources that a trouble may be about.
-    fn resources(&self) -> impl Iterator<Item = String> + '_ {
-        let group = format!("group {}", self.config.group_id);
-        let places = self.layout.places.values();
-        self.brokers
-            .values()
-            .map(Broker::resource)
-            .chain(self.layout.topics.iter().map(|topic| topic_resource(topic)))
-            .chain(places.map(|place| super::answers::resource_of(&place.partition)))
-            .chain([group, "metadata".to_owned()])
-    }
-
     /// A broker answered; whether its connection is to be dropped.
     pub(super) fn answered(
         &mut self,
@@ -359,7 +290,7 @@ impl Client {
         self.get_ready();
     }
 
-    fn tell(&mut self, told: Told) {
+    pub(super) fn tell(&mut self, told: Told) {
         if self.closing.is_some() {
             self.unconfirmed += told.answered.iter().filter_map(unconfirmed).sum::<u64>();
         }
@@ -398,7 +329,7 @@ impl Client {
         self.get_ready();
     }
 
-    fn recovered(&mut self) {
+    pub(super) fn recovered(&mut self) {
         if self.ready && self.troubles.is_empty() && self.closing.is_none() {
             self.events.push_back(SourceEvent::Ready);
         }
@@ -431,25 +362,7 @@ impl Client {
     }
 }
 
-fn reason_to_part(layout: &Layout, broker: &Broker, key: &PartitionKey) -> Option<Cause> {
-    let Some(place) = layout.places.get(key) else {
-        let topic = broker.books.get(key)?.topic();
-        return layout
-            .topics
-            .contains(topic)
-            .then(|| format!("topic {topic} was deleted").into());
-    };
-    let leader = place.leader.filter(|leader| *leader != broker.id)?;
-    Some(
-        format!(
-            "{} moved from broker {} to broker {leader}",
-            place.partition, broker.id
-        )
-        .into(),
-    )
-}
-
-fn topic_resource(topic: &str) -> String {
+pub(super) fn topic_resource(topic: &str) -> String {
     format!("topic {topic}")
 }
 

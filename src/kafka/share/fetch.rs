@@ -94,6 +94,8 @@ impl Courier {
             member_id: &self.member_id,
             epoch: request.epoch,
         };
+        // A throttled connection is no slow broker.
+        connection.await_throttle().await;
         let sent_at = Instant::now();
         let (lock_ms, partitions) = match &request.body {
             Body::Fetch(fetch) => {
@@ -189,9 +191,6 @@ impl Courier {
         });
         let limit = self.config.max_decompressed_bytes;
         let collected = records::collect(bytes, ranges.collect(), limit);
-        if collected.doubled {
-            tracing::warn!(partition = %name, "the broker gave out an offset twice in one answer");
-        }
         let now = Instant::now();
         let batch = (!collected.kept.is_empty()).then(|| AcquiredBatch {
             partition: Arc::clone(name),
@@ -206,6 +205,7 @@ impl Courier {
             batch,
             kept: collected.kept,
             gaps: collected.gaps,
+            doubled: collected.doubled,
             deadline: now,
         }
     }

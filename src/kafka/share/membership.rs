@@ -84,17 +84,19 @@ impl Member {
     /// The answer to a heartbeat that was sent with the current subscription.
     fn answered(&mut self, answer: &HeartbeatAnswer) -> Membership {
         if answer.error_code.is_ok() {
-            self.epoch = answer.member_epoch;
-            self.subscribed = true;
-            self.failures = 0;
-            let millis = u64::try_from(answer.heartbeat_interval_ms).unwrap_or(0);
-            self.interval = Duration::from_millis(millis).clamp(INTERVAL_MIN, INTERVAL_MAX);
-            return Membership::Joined;
+            return self.granted(answer.member_epoch, answer.heartbeat_interval_ms);
         }
-        self.refused(
-            answer.error_code,
-            answer.error_message.as_deref().unwrap_or_default(),
-        )
+        let message = answer.error_message.as_deref().unwrap_or_default();
+        self.refused(answer.error_code, message)
+    }
+
+    fn granted(&mut self, epoch: i32, interval_ms: i32) -> Membership {
+        self.epoch = epoch;
+        self.subscribed = true;
+        self.failures = 0;
+        let millis = u64::try_from(interval_ms).unwrap_or(0);
+        self.interval = Duration::from_millis(millis).clamp(INTERVAL_MIN, INTERVAL_MAX);
+        Membership::Joined
     }
 
     fn refused(&mut self, code: ErrorCode, message: &str) -> Membership {
@@ -122,16 +124,11 @@ impl Member {
                 format!("joining group {group} is not granted; grant READ on the group").into(),
             ),
             ErrorCode::InvalidRequest
-            | ErrorCode::UnsupportedVersion
-            | ErrorCode::UnsupportedAssignor
-            | ErrorCode::GroupMaxSizeReached
             | ErrorCode::InvalidGroupId
-                if code != ErrorCode::GroupMaxSizeReached =>
-            {
-                Membership::Failed(
-                    format!("group {group} cannot be joined: {code:?}: {message}").into(),
-                )
-            }
+            | ErrorCode::UnsupportedAssignor
+            | ErrorCode::UnsupportedVersion => Membership::Failed(
+                format!("group {group} cannot be joined: {code:?}: {message}").into(),
+            ),
             _ => {
                 self.coordinator = None;
                 Membership::Troubled(
@@ -222,7 +219,7 @@ impl Heart {
                 tracing::info!(%group, "left the share group");
             }
             Ok(answer) => {
-                tracing::warn!(%group, code = ?answer.error_code, "could not leave the share group")
+                tracing::warn!(%group, code = ?answer.error_code, "could not leave the share group");
             }
             Err(error) => tracing::warn!(%group, %error, "could not leave the share group"),
         }
@@ -241,5 +238,105 @@ impl Heart {
         let answer = wire::heartbeat(&connection, &heartbeat).await?;
         self.member.coordinator = Some(address);
         Ok(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member() -> Member {
+        let topics = vec!["orders".into()];
+        let config = ShareSourceConfig::new("share-billing", topics);
+        Member::new(Arc::new(config), "member".into())
+    }
+
+    fn joined() -> Member {
+        let mut member = member();
+        assert_eq!(member.granted(7, 1500), Membership::Joined);
+        member
+    }
+
+    #[test]
+    fn the_first_heartbeat_joins_with_the_subscription_and_later_ones_leave_it_out() {
+        let mut member = member();
+        let first = member.heartbeat();
+        assert_eq!(first.member_epoch, 0);
+        assert_eq!(
+            first.subscribed_topic_names,
+            Some(vec!["orders".to_owned()])
+        );
+        member.granted(7, 1500);
+        let second = member.heartbeat();
+        assert_eq!(
+            (second.member_epoch, second.subscribed_topic_names),
+            (7, None)
+        );
+        assert_eq!(second.member_id, first.member_id);
+        assert_eq!(member.pause(), Duration::from_millis(1500));
+    }
+
+    #[test]
+    fn another_subscription_is_told_once() {
+        let mut member = joined();
+        member.subscribe(vec!["orders".into()]);
+        assert_eq!(member.heartbeat().subscribed_topic_names, None);
+        member.subscribe(vec!["payments".into()]);
+        let names = member.heartbeat().subscribed_topic_names;
+        assert_eq!(names, Some(vec!["payments".to_owned()]));
+        member.granted(7, 1500);
+        assert_eq!(member.heartbeat().subscribed_topic_names, None);
+    }
+
+    #[test]
+    fn a_forgotten_member_joins_anew_with_its_id_and_subscription() {
+        for code in [ErrorCode::UnknownMemberId, ErrorCode::FencedMemberEpoch] {
+            let mut member = joined();
+            assert!(matches!(member.refused(code, ""), Membership::Troubled(_)));
+            let next = member.heartbeat();
+            assert_eq!((next.member_epoch, next.member_id.as_str()), (0, "member"));
+            assert!(next.subscribed_topic_names.is_some());
+        }
+    }
+
+    #[test]
+    fn a_coordinator_that_is_none_is_looked_for_with_back_off() {
+        let mut member = joined();
+        member.coordinator = Some("localhost:9092".to_owned());
+        member.refused(ErrorCode::NotCoordinator, "");
+        assert_eq!(member.coordinator, None);
+        let first = member.pause();
+        for _ in 0..20 {
+            member.refused(ErrorCode::CoordinatorNotAvailable, "");
+        }
+        assert!(member.pause() > first && member.pause() < Duration::from_secs(7));
+    }
+
+    #[test]
+    fn credentials_that_never_worked_fail_and_later_ones_are_tried_again() {
+        let refused = KrafkaError::Auth {
+            message: "bad password".to_owned(),
+            source: None,
+        };
+        let failed = member().unreachable(&refused);
+        assert!(matches!(failed, Membership::Failed(cause) if cause.contains("share-billing")));
+        assert!(matches!(
+            joined().unreachable(&refused),
+            Membership::Troubled(_)
+        ));
+    }
+
+    #[test]
+    fn the_interval_is_the_coordinators_within_reason() {
+        let mut member = joined();
+        member.granted(8, -1);
+        assert_eq!(member.pause(), INTERVAL_MIN);
+        member.granted(8, i32::MAX);
+        assert_eq!(member.pause(), INTERVAL_MAX);
+    }
+
+    #[test]
+    fn leaving_is_an_epoch_of_its_own() {
+        assert_eq!(joined().leave().member_epoch, -1);
     }
 }

@@ -3,13 +3,16 @@
 //! of its topics, polling on while older records are open.
 //!
 //! ```text
-//! source     the port's calls; the loop that feeds and obeys the client
-//! client     pure: all brokers, credit, events            layout      metadata
-//! broker     pure: one session, what it sends next        membership  heartbeats
-//! answers    pure: what an answer means
-//! settlements, ranges, session   pure: books, offsets, epochs
-//! fetch      sends, and makes records of answers          records     pure
-//! wire       the only place that names krafka's internals
+//! source        the port's calls; the loop that feeds and obeys the client
+//! membership    heartbeats              layout   which broker leads what
+//! fetch         sends requests, and makes records of the answers
+//! wire          the only place that names krafka's internals
+//!
+//! and, pure (time and answers come in, requests and events go out):
+//! client        all sessions, the credit, the events; placement, troubles
+//! broker        one session: planner (what next), answers (what became of it)
+//! settlements   one partition's book of locks; verdicts (what became of them)
+//! session, ranges, records, request
 //! ```
 
 mod answers;
@@ -19,13 +22,18 @@ mod config;
 mod fetch;
 mod layout;
 mod membership;
+mod placement;
+mod planner;
 mod ranges;
 mod records;
 mod request;
 mod session;
 mod settlements;
 mod source;
+#[cfg(test)]
+mod tests;
 mod troubles;
+mod verdicts;
 mod wire;
 
 pub use config::{AcquireMode, ShareSourceConfig};

@@ -216,7 +216,7 @@ struct Stamp {
 
 impl Stamp {
     fn of(batch: &Batch) -> Self {
-        if wire::is_log_append_time(batch) {
+        if batch.attributes.timestamp_type == wire::TimestampType::LogAppendTime {
             Self {
                 base: batch.max_timestamp,
                 kind: TimestampType::LogAppendTime,

@@ -70,6 +70,8 @@ pub(super) struct Acquired {
     pub(super) batch: Option<AcquiredBatch>,
     pub(super) kept: Vec<(i64, i64)>,
     pub(super) gaps: Vec<(i64, i64)>,
+    /// The broker named an offset twice.
+    pub(super) doubled: bool,
     pub(super) deadline: Instant,
 }
 

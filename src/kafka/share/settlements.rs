@@ -9,20 +9,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use sluice_actors::outcome::Cause;
 use sluice_actors::ports::source::{Answer, AnsweredRange, LostRange, SettleRange, Settlement};
 use sluice_actors::record::SourcePartition;
 use tokio::time::Instant;
 
-use super::ranges::{Ranges, Run, offsets_between};
-
-/// How long past its deadline a lock that nobody settled is kept in the book.
-const EXPIRY_GRACE: Duration = Duration::from_secs(1);
-/// The pause before a settlement that the broker could not take now is sent
-/// again.
-const RETRY_BACKOFF: Duration = Duration::from_millis(100);
+use super::ranges::{Ranges, Run};
 
 /// An acknowledgement as the broker numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,27 +69,19 @@ pub(super) struct Told {
     pub(super) lost: Vec<LostRange>,
 }
 
-/// Why the broker refused a partition's settlements.
-#[derive(Clone, Debug)]
-pub(super) struct Refused {
-    pub(super) cause: Cause,
-    /// The broker could not take them now, whatever they are.
-    pub(super) retriable: bool,
-}
-
 /// The locks and settlements of one partition in one session.
 #[derive(Debug)]
 pub(super) struct Book {
     partition: Arc<SourcePartition>,
     /// Locked, no final settlement asked for; with the lock's deadline.
-    held: Ranges<Instant>,
-    pending: Ranges<(AckType, Instant)>,
+    pub(super) held: Ranges<Instant>,
+    pub(super) pending: Ranges<(AckType, Instant)>,
     /// Offsets of `held` whose lock is to be renewed.
-    renewals: Ranges<Instant>,
-    in_flight: Vec<AckBatch>,
+    pub(super) renewals: Ranges<Instant>,
+    pub(super) in_flight: Vec<AckBatch>,
     /// Refused parts, each tried again alone.
-    retries: VecDeque<AckBatch>,
-    retry_at: Option<Instant>,
+    pub(super) retries: VecDeque<AckBatch>,
+    pub(super) retry_at: Option<Instant>,
     /// The last request took a retry; fresh settlements are next.
     retried: bool,
 }
@@ -127,17 +112,6 @@ impl Book {
     /// Offsets that wait to be finally settled by the next request.
     pub(super) fn pending(&self) -> u64 {
         self.pending.len()
-    }
-
-    /// Final settlements without an answer, gaps left out.
-    pub(super) fn unsettled(&self) -> u64 {
-        let pending = self.pending.iter().map(|run| (run.value.0, run.len()));
-        let sent = self.in_flight.iter().chain(&self.retries);
-        pending
-            .chain(sent.map(|b| (b.kind, offsets_between(b.first, b.last))))
-            .filter(|(kind, _)| !matches!(kind, AckType::Gap | AckType::Renew))
-            .map(|(_, offsets)| offsets)
-            .sum()
     }
 
     /// Nothing is locked, and nothing waits for the broker.
@@ -255,7 +229,7 @@ impl Book {
     }
 
     /// Marks what is held for renewal; gives back which offsets those are.
-    fn renew(&mut self, first: i64, last: i64) -> Vec<Run<Instant>> {
+    pub(super) fn renew(&mut self, first: i64, last: i64) -> Vec<Run<Instant>> {
         let runs = self.held.remove(first, last);
         for run in &runs {
             self.held.insert(*run);
@@ -313,127 +287,26 @@ impl Book {
         &self.in_flight
     }
 
-    /// The broker took what was in flight; renewed locks last until
-    /// `lock_deadline`.
-    pub(super) fn confirm(&mut self, lock_deadline: Instant, told: &mut Told) {
-        for batch in std::mem::take(&mut self.in_flight) {
-            if batch.kind != AckType::Renew {
-                self.answer(batch.first, batch.last, batch.kind, Answer::Confirmed, told);
-                continue;
-            }
-            // What was settled meanwhile needs no lock and no answer.
-            for run in self.held.remove(batch.first, batch.last) {
-                self.held.insert(Run {
-                    value: lock_deadline,
-                    ..run
-                });
-                let answer = Answer::Renewed { lock_deadline };
-                self.answer(run.first, run.last, batch.kind, answer, told);
-            }
-        }
-    }
-
-    /// The broker refused what was in flight. One answer stands for all of
-    /// it, so each part is tried again alone, and halved until the refused
-    /// record is found.
-    pub(super) fn refuse(&mut self, refused: &Refused, now: Instant, told: &mut Told) {
-        let batches = std::mem::take(&mut self.in_flight);
-        let alone = batches.len() == 1;
-        for batch in batches {
-            if now >= batch.deadline {
-                self.give_up(batch, &refused.cause, told);
-            } else if refused.retriable || !alone {
-                self.retries.push_back(batch);
-            } else if batch.first == batch.last {
-                self.give_up(batch, &refused.cause, told);
-            } else {
-                let (left, right) = halves(batch);
-                self.retries.push_front(right);
-                self.retries.push_front(left);
-            }
-        }
-        self.retry_at = refused.retriable.then(|| now + RETRY_BACKOFF);
-    }
-
-    fn give_up(&mut self, batch: AckBatch, cause: &Cause, told: &mut Told) {
-        if batch.kind != AckType::Renew {
-            self.unknown(batch.first, batch.last, batch.kind, cause, told);
-            return;
-        }
-        for run in self.held.remove(batch.first, batch.last) {
-            self.renewals.remove(run.first, run.last);
-            self.unknown(run.first, run.last, AckType::Renew, cause, told);
-        }
-    }
-
-    /// The broker did not look at what was in flight (the session was out of
-    /// step); it is sent again.
-    pub(super) fn put_back(&mut self) {
-        for batch in std::mem::take(&mut self.in_flight) {
-            if batch.kind == AckType::Renew {
-                self.renew(batch.first, batch.last);
-            } else {
-                self.pending.insert(Run {
-                    first: batch.first,
-                    last: batch.last,
-                    value: (batch.kind, batch.deadline),
-                });
-            }
-        }
-    }
-
-    /// All locks are gone: settlements are unknown, held records lost.
-    pub(super) fn lose(&mut self, cause: &Cause, told: &mut Told) {
-        let sent = std::mem::take(&mut self.in_flight);
-        for batch in sent.into_iter().chain(std::mem::take(&mut self.retries)) {
-            self.unknown(batch.first, batch.last, batch.kind, cause, told);
-        }
-        for run in self.pending.take() {
-            self.unknown(run.first, run.last, run.value.0, cause, told);
-        }
-        for run in self.renewals.take() {
-            self.unknown(run.first, run.last, AckType::Renew, cause, told);
-        }
-        for run in self.held.take() {
-            self.lost(run.first, run.last, cause, told);
-        }
-    }
-
-    /// Lets go of locks that ended without a settlement.
-    pub(super) fn expire(&mut self, now: Instant, told: &mut Told) {
-        let expired: Vec<Run<Instant>> = self
-            .held
-            .iter()
-            .filter(|run| run.value + EXPIRY_GRACE <= now)
-            .collect();
-        let cause: Cause = "the lock ended".into();
-        for run in expired {
-            self.held.remove(run.first, run.last);
-            for renewal in self.renewals.remove(run.first, run.last) {
-                self.unknown(renewal.first, renewal.last, AckType::Renew, &cause, told);
-            }
-            self.lost(run.first, run.last, &cause, told);
-        }
-    }
-
-    /// Gives back what is held, when closing the session would not.
-    pub(super) fn release_held(&mut self) {
-        self.renewals.take();
-        for run in self.held.take() {
-            self.pending.insert(Run {
-                first: run.first,
-                last: run.last,
-                value: (AckType::Release, run.value),
-            });
-        }
-    }
-
-    fn unknown(&self, first: i64, last: i64, kind: AckType, cause: &Cause, told: &mut Told) {
+    pub(super) fn unknown(
+        &self,
+        first: i64,
+        last: i64,
+        kind: AckType,
+        cause: &Cause,
+        told: &mut Told,
+    ) {
         let cause = Arc::clone(cause);
         self.answer(first, last, kind, Answer::Unknown { cause }, told);
     }
 
-    fn answer(&self, first: i64, last: i64, kind: AckType, answer: Answer, told: &mut Told) {
+    pub(super) fn answer(
+        &self,
+        first: i64,
+        last: i64,
+        kind: AckType,
+        answer: Answer,
+        told: &mut Told,
+    ) {
         let Some(settlement) = kind.settlement() else {
             return;
         };
@@ -448,7 +321,7 @@ impl Book {
         });
     }
 
-    fn lost(&self, first: i64, last: i64, cause: &Cause, told: &mut Told) {
+    pub(super) fn lost(&self, first: i64, last: i64, cause: &Cause, told: &mut Told) {
         told.lost.push(LostRange {
             partition: Arc::clone(&self.partition),
             first_offset: first,
@@ -465,19 +338,6 @@ pub(super) fn not_held() -> Cause {
 
 fn joins(previous: &AckBatch, next: &AckBatch) -> bool {
     previous.kind == next.kind && previous.last.checked_add(1) == Some(next.first)
-}
-
-fn halves(batch: AckBatch) -> (AckBatch, AckBatch) {
-    let middle = batch.first + (batch.last - batch.first) / 2;
-    let left = AckBatch {
-        last: middle,
-        ..batch
-    };
-    let right = AckBatch {
-        first: middle + 1,
-        ..batch
-    };
-    (left, right)
 }
 
 /// What is left of a batch outside of some offsets.

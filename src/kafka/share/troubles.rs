@@ -8,6 +8,8 @@ use tokio::time::Instant;
 
 /// How often a trouble that goes on is told again.
 const REPEAT: Duration = Duration::from_secs(30);
+/// How often when its words change: they may count tries or milliseconds.
+const REWORD: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 struct Trouble {
@@ -15,8 +17,8 @@ struct Trouble {
     told_at: Instant,
 }
 
-/// The current troubles. A trouble is told when it begins, when its cause
-/// changes, and then every 30 seconds.
+/// The current troubles. A trouble is told when it begins and every 30 seconds
+/// while it lasts, a little sooner when its cause changes.
 #[derive(Debug, Default)]
 pub(super) struct Troubles {
     by_resource: BTreeMap<String, Trouble>,
@@ -25,9 +27,15 @@ pub(super) struct Troubles {
 impl Troubles {
     /// Notes a trouble; whether it is to be told.
     pub(super) fn raise(&mut self, resource: &str, cause: &Cause, now: Instant) -> bool {
-        let known = self.by_resource.get(resource);
-        if known.is_some_and(|known| known.cause == *cause && now < known.told_at + REPEAT) {
-            return false;
+        if let Some(known) = self.by_resource.get(resource) {
+            let pause = if known.cause == *cause {
+                REPEAT
+            } else {
+                REWORD
+            };
+            if now < known.told_at + pause {
+                return false;
+            }
         }
         let trouble = Trouble {
             cause: cause.clone(),
@@ -76,12 +84,13 @@ mod tests {
     }
 
     #[test]
-    fn another_cause_or_resource_is_told_at_once() {
-        let now = Instant::now();
+    fn another_resource_is_told_at_once_and_another_cause_soon() {
+        let start = Instant::now();
         let mut troubles = Troubles::default();
-        assert!(troubles.raise("broker 1", &"refused".into(), now));
-        assert!(troubles.raise("broker 1", &"timed out".into(), now));
-        assert!(troubles.raise("broker 2", &"refused".into(), now));
+        assert!(troubles.raise("broker 1", &"refused, try 1".into(), start));
+        assert!(troubles.raise("broker 2", &"refused, try 1".into(), start));
+        assert!(!troubles.raise("broker 1", &"refused, try 2".into(), start));
+        assert!(troubles.raise("broker 1", &"refused, try 9".into(), start + REWORD));
         assert_eq!(troubles.causes().count(), 2);
     }
 

@@ -16,8 +16,8 @@ use krafka::__private::kafka_metadata;
 use krafka::__private::metadata::{BrokerInfo, TopicInfo};
 use krafka::__private::network::ConnectionPool;
 use krafka::__private::protocol::{
-    ApiKey, FindCoordinatorRequest, FindCoordinatorResponse, TimestampType, VersionedDecode,
-    VersionedEncode, versions,
+    ApiKey, FindCoordinatorRequest, FindCoordinatorResponse, VersionedDecode, VersionedEncode,
+    versions,
 };
 use krafka::__private::util::{BackoffPolicy, varint};
 use krafka::Kafka;
@@ -33,7 +33,7 @@ pub(super) use krafka::__private::protocol::{
     ShareAcknowledgeResponse as AcknowledgeAnswer, ShareAcquiredRecords,
     ShareFetchResponse as FetchAnswer, ShareGroupHeartbeatRequest as Heartbeat,
     ShareGroupHeartbeatResponse as HeartbeatAnswer, ShareLeaderIdAndEpoch as LeaderHint,
-    ShareNodeEndpoint as Endpoint,
+    ShareNodeEndpoint as Endpoint, TimestampType,
 };
 
 type Result<T> = std::result::Result<T, KrafkaError>;
@@ -359,7 +359,131 @@ pub(super) fn decode_batch(
     Batch::decode_with_limit(bytes, max_decompressed_bytes).map_err(|error| error.to_string())
 }
 
-/// Whether the broker dated the batch's records, all alike.
-pub(super) fn is_log_append_time(batch: &Batch) -> bool {
-    batch.attributes.timestamp_type == TimestampType::LogAppendTime
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::share::session::Delta;
+    use crate::kafka::share::settlements::{AckBatch, AckType};
+    use krafka::__private::protocol::{
+        ShareAcknowledgeRequest, ShareAcknowledgeTopic, ShareFetchForgottenTopic,
+        ShareFetchPartition, ShareFetchRequest, ShareFetchTopic,
+    };
+    use sluice_actors::record::TopicId;
+    use tokio::time::Instant;
+
+    fn key(topic: u8, partition: i32) -> PartitionKey {
+        PartitionKey {
+            topic_id: TopicId([topic; 16]),
+            partition,
+        }
+    }
+
+    fn config() -> ShareSourceConfig {
+        ShareSourceConfig::new("share-orders", Vec::new())
+    }
+
+    fn sender(config: &ShareSourceConfig) -> Sender<'_> {
+        Sender {
+            config,
+            member_id: "member",
+            epoch: 4,
+        }
+    }
+
+    fn bare(partition_index: i32) -> ShareFetchPartition {
+        ShareFetchPartition {
+            partition_index,
+            acknowledgement_batches: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_fetch_without_settlements_is_encoded_as_krafka_does() {
+        let config = config();
+        let fetch = Fetch {
+            max_wait: Duration::from_millis(500),
+            max_bytes: 7_000_000_000,
+            max_records: 300,
+            acquire_mode: AcquireMode::RecordLimit,
+            delta: Delta {
+                added: Vec::new(),
+                forgotten: vec![key(3, 9)],
+            },
+            acknowledgements: [key(1, 0), key(1, 4), key(2, 0)]
+                .map(|key| (key, Vec::new()))
+                .to_vec(),
+        };
+        let mut ours = BytesMut::new();
+        encode_fetch(&mut ours, sender(&config), &fetch).unwrap();
+        let request = ShareFetchRequest {
+            group_id: Some("share-orders".to_owned()),
+            member_id: Some("member".to_owned()),
+            share_session_epoch: 4,
+            max_wait_ms: 500,
+            min_bytes: 1,
+            max_bytes: i32::MAX,
+            max_records: 300,
+            batch_size: 300,
+            topics: vec![
+                ShareFetchTopic {
+                    topic_id: [1; 16],
+                    partitions: vec![bare(0), bare(4)],
+                },
+                ShareFetchTopic {
+                    topic_id: [2; 16],
+                    partitions: vec![bare(0)],
+                },
+            ],
+            forgotten_topics: vec![ShareFetchForgottenTopic {
+                topic_id: [3; 16],
+                partitions: vec![9],
+            }],
+        };
+        let mut theirs = BytesMut::new();
+        request.encode_v2(&mut theirs, 1, false).unwrap();
+        assert_eq!(ours, theirs);
+    }
+
+    #[test]
+    fn an_empty_acknowledgement_is_encoded_as_krafka_does() {
+        let config = config();
+        let mut ours = BytesMut::new();
+        encode_acknowledge(&mut ours, sender(&config), &Vec::new()).unwrap();
+        let request = ShareAcknowledgeRequest {
+            group_id: Some("share-orders".to_owned()),
+            member_id: Some("member".to_owned()),
+            share_session_epoch: 4,
+            topics: Vec::<ShareAcknowledgeTopic>::new(),
+        };
+        let mut theirs = BytesMut::new();
+        request.encode_v2(&mut theirs, false).unwrap();
+        assert_eq!(ours, theirs);
+    }
+
+    #[test]
+    fn a_range_carries_one_type_and_a_renewal_is_flagged() {
+        let config = config();
+        let batch = |first, last, kind| AckBatch {
+            first,
+            last,
+            kind,
+            deadline: Instant::now(),
+        };
+        let batches = vec![batch(2, 5, AckType::Accept), batch(6, 6, AckType::Renew)];
+        let mut ours = BytesMut::new();
+        encode_acknowledge(&mut ours, sender(&config), &vec![(key(1, 3), batches)]).unwrap();
+        let mut expected = BytesMut::new();
+        expected.put_slice(b"\x0dshare-orders\x07member\0\0\0\x04");
+        // Flagged; one topic, its id, one partition, two ranges.
+        expected.put_slice(b"\x01\x02");
+        expected.put_slice(&[1; 16]);
+        expected.put_slice(b"\x02\0\0\0\x03\x03");
+        for (first, last, kind) in [(2, 5, 1), (6, 6, 4)] {
+            expected.put_i64(first);
+            expected.put_i64(last);
+            expected.put_slice(&[2, kind, 0]);
+        }
+        expected.put_slice(&[0, 0, 0]);
+        assert_eq!(ours, expected);
+    }
 }

@@ -1,0 +1,8 @@
+//! The laws of the share client, by part.
+
+mod books;
+mod collecting;
+mod fake_broker;
+mod planning;
+mod recovering;
+mod sim;

@@ -1,0 +1,298 @@
+//! What is sent next.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sluice_actors::ports::source::Settlement;
+
+use super::sim::{LOCK, Sim, answer, batches, key};
+use crate::kafka::share::client::Membership;
+use crate::kafka::share::config::AcquireMode;
+use crate::kafka::share::layout::Place;
+use crate::kafka::share::request::Body;
+use crate::kafka::share::settlements::AckType;
+
+const MILLI: Duration = Duration::from_millis(1);
+
+#[test]
+fn nothing_is_fetched_before_the_member_has_joined() {
+    let mut sim = Sim::new(1000);
+    sim.lead(&[1]);
+    assert!(sim.plan().is_empty());
+    sim.client.membership(Membership::Joined, sim.now);
+    assert_eq!(sim.request().epoch, 0);
+}
+
+#[test]
+fn each_leader_has_a_session_with_all_its_partitions() {
+    let mut sim = Sim::joined(1000, &[1, 2, 1, 2]);
+    let requests = sim.plan();
+    let added: Vec<_> = requests
+        .iter()
+        .map(|request| match &request.body {
+            Body::Fetch(fetch) => (request.broker, fetch.delta.added.clone()),
+            Body::Acknowledge(_) => panic!("a session opens with a fetch"),
+        })
+        .collect();
+    assert_eq!(
+        added,
+        [(1, vec![key(0), key(2)]), (2, vec![key(1), key(3)])]
+    );
+    sim.accept(1, &[]);
+    assert!(sim.news().is_empty());
+    sim.accept(2, &[]);
+    assert_eq!(sim.news(), ["ready"]);
+}
+
+#[test]
+fn one_request_is_in_flight_at_a_time_and_epochs_are_serial() {
+    let mut sim = Sim::joined(1000, &[1]);
+    for epoch in 0..4 {
+        assert_eq!(sim.request().epoch, epoch);
+        assert!(sim.plan().is_empty());
+        sim.accept(1, &[]);
+    }
+}
+
+#[test]
+fn a_fetch_asks_for_the_free_credit_and_carries_what_is_due() {
+    let mut sim = Sim::holding(1000, 0, 599);
+    let fetch = sim.fetch(1);
+    assert_eq!(fetch.max_records, 400);
+    sim.accept(1, &[]);
+    sim.settle(0, 0, 299, Settlement::Accept);
+    let fetch = sim.fetch(1);
+    assert_eq!(fetch.max_records, 700);
+    assert_eq!(
+        batches(&fetch.acknowledgements, 0),
+        [(0, 299, AckType::Accept)]
+    );
+    assert!(fetch.delta.added.is_empty(), "named once only");
+}
+
+#[test]
+fn small_credit_holds_the_broker_to_the_number() {
+    let mut sim = Sim::joined(499, &[1]);
+    assert_eq!(sim.fetch(1).acquire_mode, AcquireMode::RecordLimit);
+    let mut sim = Sim::joined(500, &[1]);
+    assert_eq!(sim.fetch(1).acquire_mode, AcquireMode::BatchOptimized);
+}
+
+#[test]
+fn sessions_share_the_window_and_what_is_asked_for_counts() {
+    let mut sim = Sim::joined(900, &[1, 2, 3]);
+    let asked: usize = sim
+        .plan()
+        .iter()
+        .map(|request| match &request.body {
+            Body::Fetch(fetch) => fetch.max_records,
+            Body::Acknowledge(_) => 0,
+        })
+        .sum();
+    assert!((600..=900).contains(&asked), "{asked}");
+}
+
+#[test]
+fn a_session_that_finds_nothing_leaves_the_credit_to_the_others() {
+    let mut sim = Sim::joined(800, &[1, 2]);
+    sim.plan();
+    sim.accept(1, &[]);
+    assert!(sim.fetch(1).max_records <= 60);
+}
+
+#[test]
+fn without_credit_a_session_opens_empty_and_settlements_go_alone_after_a_moment() {
+    let mut sim = Sim::joined(10, &[1]);
+    sim.fetch(1);
+    sim.bring(1, 0, 0, 20);
+    assert!(sim.plan().is_empty(), "a batch more than asked for");
+    sim.settle(0, 0, 4, Settlement::Accept);
+    assert!(sim.plan().is_empty());
+    assert_eq!(sim.client.wake_at(sim.now), Some(sim.now + MILLI));
+    sim.pass(MILLI);
+    assert_eq!(batches(&sim.acknowledge(), 0), [(0, 4, AckType::Accept)]);
+
+    let mut paused = Sim::joined(0, &[1]);
+    let fetch = paused.fetch(1);
+    assert!(fetch.delta.added.is_empty());
+    assert_eq!(fetch.max_wait, Duration::ZERO);
+    paused.accept(1, &[]);
+    assert_eq!(paused.news(), ["ready"]);
+    assert!(paused.plan().is_empty());
+    paused.credit.set_window_records(5);
+    assert_eq!(paused.fetch(1).delta.added, [key(0)]);
+}
+
+#[test]
+fn nothing_is_fetched_while_the_bytes_are_used_up() {
+    let mut sim = Sim::joined(1000, &[1]);
+    sim.fetch(1);
+    sim.accept(1, &[]);
+    let held = sim.credit.hold(1 << 20);
+    assert!(sim.plan().is_empty());
+    drop(held);
+    assert_eq!(sim.fetch(1).max_bytes, 1 << 20);
+}
+
+#[test]
+fn a_renewal_goes_at_once_and_never_on_a_fetch() {
+    let mut sim = Sim::holding(1000, 0, 9);
+    sim.settle(0, 0, 4, Settlement::Renew);
+    sim.settle(0, 9, 9, Settlement::Accept);
+    assert_eq!(
+        batches(&sim.acknowledge(), 0),
+        [(0, 4, AckType::Renew), (9, 9, AckType::Accept)]
+    );
+    sim.news();
+    sim.accept(1, &[0]);
+    assert_eq!(sim.news(), ["renewed Renew 0-4", "confirmed Accept 9-9"]);
+}
+
+#[test]
+fn a_fetch_waits_briefly_while_something_is_open_and_long_when_idle() {
+    let mut sim = Sim::joined(1000, &[1]);
+    assert_eq!(sim.fetch(1).max_wait, Duration::from_millis(500));
+    sim.bring(1, 0, 0, 9);
+    let mut waits = Vec::new();
+    for _ in 0..6 {
+        waits.push(sim.fetch(1).max_wait.as_millis());
+        sim.accept(1, &[]);
+    }
+    assert_eq!(waits, [4, 8, 16, 32, 32, 32]);
+    sim.settle(0, 0, 9, Settlement::Accept);
+    assert_eq!(sim.fetch(1).max_wait.as_millis(), 4);
+    sim.accept(1, &[0]);
+    assert_eq!(sim.fetch(1).max_wait.as_millis(), 500);
+}
+
+#[test]
+fn what_was_refused_is_tried_again_alone_and_halved() {
+    use krafka::error::ErrorCode::InvalidRecordState;
+    let mut sim = Sim::holding(1000, 0, 3);
+    sim.settle(0, 0, 0, Settlement::Release);
+    sim.settle(0, 1, 3, Settlement::Accept);
+    sim.fetch(1);
+    sim.news();
+    sim.reply(1, vec![answer(0, None, Some(InvalidRecordState))]);
+    let mut sent = Vec::new();
+    for _ in 0..6 {
+        let fetch = sim.fetch(1);
+        let batches = batches(&fetch.acknowledgements, 0);
+        sent.extend(batches.iter().map(|batch| (batch.0, batch.1)));
+        let bad = batches
+            .iter()
+            .any(|(first, last, _)| (first..=last).contains(&&2));
+        let error = bad.then_some(InvalidRecordState);
+        sim.reply(1, vec![answer(0, None, error)]);
+    }
+    assert_eq!(sent, [(0, 0), (1, 3), (1, 2), (1, 1), (2, 2), (3, 3)]);
+    assert_eq!(
+        sim.news(),
+        [
+            "confirmed Release 0-0",
+            "confirmed Accept 1-1",
+            "unknown Accept 2-2",
+            "confirmed Accept 3-3"
+        ]
+    );
+}
+
+#[test]
+fn a_partition_that_is_not_answered_for_is_not_confirmed() {
+    let mut sim = Sim::holding(1000, 0, 3);
+    sim.settle(0, 0, 3, Settlement::Accept);
+    sim.fetch(1);
+    sim.news();
+    sim.accept(1, &[]);
+    assert!(sim.news().is_empty());
+    sim.pass(Duration::from_millis(100));
+    assert_eq!(
+        batches(&sim.fetch(1).acknowledgements, 0),
+        [(0, 3, AckType::Accept)]
+    );
+}
+
+#[test]
+fn a_topic_that_is_not_subscribed_any_more_is_forgotten_but_settled() {
+    let mut sim = Sim::holding(1000, 0, 9);
+    let other = Place {
+        partition: super::sim::partition(5),
+        leader: Some(1),
+    };
+    sim.survey(&["payments"], BTreeMap::from([(key(5), other)]));
+    sim.settle(0, 0, 4, Settlement::Accept);
+    // First what is due, then the partition is forgotten.
+    sim.pass(MILLI);
+    assert_eq!(batches(&sim.acknowledge(), 0), [(0, 4, AckType::Accept)]);
+    sim.accept(1, &[0]);
+    let fetch = sim.fetch(1);
+    assert_eq!(fetch.delta.forgotten, [key(0)]);
+    assert_eq!(fetch.delta.added, [key(5)]);
+    sim.accept(1, &[]);
+    sim.settle(0, 5, 6, Settlement::Accept);
+    sim.pass(MILLI);
+    assert_eq!(batches(&sim.acknowledge(), 0), [(5, 6, AckType::Accept)]);
+    sim.accept(1, &[0]);
+    // Closing the session would not give back what was forgotten.
+    sim.client.close(sim.now + LOCK);
+    assert_eq!(batches(&sim.acknowledge(), 0), [(7, 9, AckType::Release)]);
+}
+
+#[test]
+fn closing_settles_first_and_then_gives_back_the_rest() {
+    let mut sim = Sim::holding(1000, 0, 9);
+    sim.settle(0, 0, 4, Settlement::Accept);
+    sim.client.close(sim.now + LOCK);
+    assert_eq!(batches(&sim.acknowledge(), 0), [(0, 4, AckType::Accept)]);
+    sim.accept(1, &[0]);
+    let last = sim.request();
+    assert_eq!(last.epoch, -1);
+    assert!(matches!(&last.body, Body::Acknowledge(rest) if rest.is_empty()));
+    assert!(!sim.client.is_closed());
+    assert!(sim.accept(1, &[]), "the connection is not needed any more");
+    assert!(sim.client.is_closed());
+    assert_eq!(sim.client.finish().unconfirmed, 0);
+}
+
+#[test]
+fn closing_is_bounded_and_counts_what_was_not_confirmed() {
+    let mut sim = Sim::holding(1000, 0, 9);
+    sim.settle(0, 0, 4, Settlement::Accept);
+    sim.fetch(1);
+    sim.client.close(sim.now + Duration::from_secs(1));
+    assert!(sim.plan().is_empty());
+    let closed = sim.client.finish();
+    assert_eq!(closed.unconfirmed, 5);
+    assert!(closed.cause.unwrap().contains("broker 1"));
+}
+
+#[test]
+fn a_connection_whose_credentials_end_is_drained_and_replaced() {
+    let mut sim = Sim::joined(1000, &[1]);
+    sim.expires_at = Some(sim.now + Duration::from_secs(60));
+    sim.fetch(1);
+    sim.bring(1, 0, 0, 9);
+    sim.news();
+    sim.fetch(1);
+    sim.accept(1, &[]);
+    sim.pass(Duration::from_secs(60) - LOCK);
+    sim.settle(0, 0, 9, Settlement::Renew);
+    sim.request();
+    sim.accept(1, &[0]);
+    sim.pass(LOCK);
+    // Settled and renewed, but not fetched any more.
+    assert!(sim.plan().is_empty());
+    sim.settle(0, 0, 7, Settlement::Accept);
+    sim.pass(MILLI);
+    sim.acknowledge();
+    sim.accept(1, &[0]);
+    assert!(sim.plan().is_empty());
+    // Half a lock later what is open still is given up.
+    sim.pass(LOCK / 2);
+    sim.news();
+    assert_eq!(sim.request().epoch, -1);
+    sim.expires_at = None;
+    assert!(sim.accept(1, &[]), "the connection is replaced");
+    assert!(sim.news().contains(&"lost 8-9".to_owned()));
+    assert_eq!(sim.request().epoch, 0);
+}

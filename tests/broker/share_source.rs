@@ -1,0 +1,405 @@
+//! The share source on a real broker: what it promises, and how fast it is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use krafka::__private::kafka_pool;
+use rdkafka::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use sluice::kafka::share::ShareSourceConfig;
+use sluice_actors::ports::source::{SettleRange, Settlement, Source};
+use tokio::time::Instant;
+
+use crate::reader::{
+    PATIENCE, Reader, bootstrap_servers, create_topic, delete_topic, produce, set_group,
+    topic_and_group, unique, wait_until_consumed,
+};
+
+const CLOSE: Duration = Duration::from_secs(5);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_partitions_are_fetched_though_half_are_assigned_to_a_member_that_takes_nothing() {
+    let (topic, group) = topic_and_group("all", 12).await;
+    let mut idle = Reader::start(&group, &[&topic], 0).await;
+    idle.until("the idle member joined", |reader| reader.ready)
+        .await;
+    produce(&topic, 0..12, 1200, 20).await;
+    let mut reader = Reader::start(&group, &[&topic], 2000).await;
+    reader
+        .until("all records", |reader| reader.acquired.len() == 1200)
+        .await;
+    assert!(reader.ready);
+    reader.settle_all(Settlement::Accept);
+    reader
+        .until("all confirmed", |reader| reader.confirmed.len() == 1200)
+        .await;
+    wait_until_consumed(&group, 12).await;
+    assert_eq!(idle.deliveries, 0);
+    assert_eq!(reader.source.close(CLOSE).await.unconfirmed, 0);
+    idle.source.close(CLOSE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settlements_go_in_any_order_while_polling_goes_on() {
+    let (topic, group) = topic_and_group("order", 2).await;
+    produce(&topic, 0..2, 1000, 20).await;
+    let mut reader = Reader::start(&group, &[&topic], 100).await;
+    // The first record of each partition stays open to the end.
+    while reader.confirmed.len() < 998 {
+        let confirmed = reader.confirmed.len();
+        let last = confirmed == 998;
+        reader
+            .until("more records", |reader| reader.acquired.len() > 2 || last)
+            .await;
+        let mut here: Vec<_> = reader
+            .acquired
+            .keys()
+            .copied()
+            .filter(|(_, offset)| *offset > 0)
+            .collect();
+        here.reverse();
+        for (partition, offset) in here {
+            reader.settle(partition, offset..=offset, Settlement::Accept);
+        }
+        reader
+            .until("more answers", |reader| reader.confirmed.len() > confirmed)
+            .await;
+    }
+    assert_eq!(reader.acquired.len(), 2);
+    reader.settle_all(Settlement::Accept);
+    reader
+        .until("the first records", |reader| reader.confirmed.len() == 1000)
+        .await;
+    assert_eq!(reader.deliveries, 1000);
+    wait_until_consumed(&group, 2).await;
+    reader.source.close(CLOSE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_window_bounds_what_is_open() {
+    let (topic, group) = topic_and_group("window", 3).await;
+    produce(&topic, 0..3, 300, 20).await;
+    let mut reader = Reader::start(&group, &[&topic], 10).await;
+    reader
+        .until("a full window", |reader| reader.acquired.len() == 10)
+        .await;
+    reader.listen(Duration::from_millis(300)).await;
+    assert_eq!(reader.acquired.len(), 10);
+    reader.credit.set_window_records(25);
+    reader
+        .until("a larger window", |reader| reader.acquired.len() == 25)
+        .await;
+    reader.source.close(CLOSE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renewals_keep_a_lock_far_over_its_time() {
+    let (topic, group) = topic_and_group("renew", 1).await;
+    set_group(&group, "share.record.lock.duration.ms", "1500").await;
+    produce(&topic, 0..1, 10, 20).await;
+    let mut reader = Reader::start(&group, &[&topic], 100).await;
+    reader
+        .until("the records", |reader| reader.acquired.len() == 10)
+        .await;
+    for round in 1..=6 {
+        reader.listen(Duration::from_millis(700)).await;
+        reader.settle(0, 0..=9, Settlement::Renew);
+        reader
+            .until("renewed", |reader| reader.renewed == 10 * round)
+            .await;
+    }
+    // A final settlement replaces a renewal that was not sent yet.
+    reader.settle(0, 0..=4, Settlement::Renew);
+    reader.settle(0, 0..=9, Settlement::Accept);
+    reader
+        .until("confirmed", |reader| reader.confirmed.len() == 10)
+        .await;
+    assert_eq!(reader.deliveries, 10);
+    assert!(reader.lost.is_empty());
+    reader.source.close(CLOSE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_ended_is_lost_and_comes_again() {
+    let (topic, group) = topic_and_group("expire", 1).await;
+    set_group(&group, "share.record.lock.duration.ms", "1000").await;
+    produce(&topic, 0..1, 5, 20).await;
+    let mut reader = Reader::start(&group, &[&topic], 100).await;
+    reader
+        .until("the records", |reader| reader.acquired.len() == 5)
+        .await;
+    reader.settle(0, 3..=4, Settlement::Accept);
+    reader
+        .until("two confirmed", |reader| reader.confirmed.len() == 2)
+        .await;
+    reader
+        .until("the others again", |reader| reader.deliveries == 8)
+        .await;
+    assert_eq!(reader.lost.len(), 3);
+    assert!(reader.acquired.values().all(|count| *count == 2));
+    reader.settle(0, 0..=2, Settlement::Accept);
+    reader
+        .until("all confirmed", |reader| reader.confirmed.len() == 5)
+        .await;
+    reader.source.close(CLOSE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_connection_loses_what_is_open_and_brings_it_again() {
+    let (topic, group) = topic_and_group("drop", 3).await;
+    produce(&topic, 0..3, 30, 20).await;
+    let mut reader = Reader::start(&group, &[&topic], 100).await;
+    reader
+        .until("the records", |reader| reader.acquired.len() == 30)
+        .await;
+    kafka_pool(&reader.kafka).close_all().await;
+    let dropped = Instant::now();
+    reader
+        .until("all again", |reader| reader.deliveries == 60)
+        .await;
+    let again = dropped.elapsed();
+    assert_eq!(reader.lost.len(), 30);
+    assert!(
+        reader.acquired.values().all(|count| *count == 2),
+        "{:?}",
+        reader.acquired
+    );
+    assert!(
+        again < Duration::from_secs(3),
+        "released at once, not by expiry: {again:?}"
+    );
+    reader.settle_all(Settlement::Accept);
+    reader
+        .until("confirmed", |reader| reader.confirmed.len() == 30)
+        .await;
+    wait_until_consumed(&group, 3).await;
+    reader.source.close(CLOSE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_released_record_comes_again_and_a_rejected_one_does_not() {
+    let (topic, group) = topic_and_group("release", 1).await;
+    produce(&topic, 0..1, 10, 20).await;
+    let mut reader = Reader::start(&group, &[&topic], 100).await;
+    reader
+        .until("the records", |reader| reader.acquired.len() == 10)
+        .await;
+    reader.settle(0, 2..=3, Settlement::Release);
+    reader.settle(0, 4..=5, Settlement::Reject);
+    reader
+        .until("the released again", |reader| reader.deliveries == 12)
+        .await;
+    assert_eq!(reader.acquired.get(&(0, 2)), Some(&2));
+    assert_eq!(reader.acquired.get(&(0, 3)), Some(&2));
+    assert_eq!(reader.acquired.len(), 8);
+    reader.source.close(CLOSE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn closing_gives_back_at_once_what_is_open_and_confirms_what_is_settled() {
+    let (topic, group) = topic_and_group("close", 2).await;
+    produce(&topic, 0..2, 20, 20).await;
+    let mut first = Reader::start(&group, &[&topic], 100).await;
+    first
+        .until("the records", |reader| reader.acquired.len() == 20)
+        .await;
+    first.settle(0, 0..=4, Settlement::Accept);
+    let closed = first.source.close(CLOSE).await;
+    assert_eq!((closed.unconfirmed, closed.cause), (0, None));
+    first.listen(CLOSE).await;
+    assert_eq!(first.confirmed.len(), 5);
+    let mut second = Reader::start(&group, &[&topic], 100).await;
+    let started = Instant::now();
+    second
+        .until("the rest", |reader| reader.acquired.len() == 15)
+        .await;
+    assert!(
+        started.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        started.elapsed()
+    );
+    assert!(second.acquired.values().all(|count| *count == 2));
+    second.source.close(CLOSE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_that_leaves_the_subscription_is_settled_still() {
+    let (topic, group) = topic_and_group("leave", 2).await;
+    let other = unique("leave-other");
+    create_topic(&other, 3).await;
+    produce(&topic, 0..2, 20, 20).await;
+    let mut reader = Reader::start(&group, &[&topic], 100).await;
+    reader
+        .until("the records", |reader| reader.acquired.len() == 20)
+        .await;
+    reader.source.set_topics(vec![Arc::from(&*other)]);
+    produce(&other, 2..3, 1, 20).await;
+    reader
+        .until("the other topic", |reader| {
+            reader.partitions.contains_key(&(other.clone(), 2))
+        })
+        .await;
+    let partition = Arc::clone(&reader.partitions[&(topic.clone(), 1)]);
+    reader.source.settle(vec![SettleRange {
+        partition,
+        first_offset: 0,
+        last_offset: 9,
+        settlement: Settlement::Accept,
+    }]);
+    reader
+        .until("confirmed", |reader| reader.confirmed.len() == 10)
+        .await;
+    assert_eq!(reader.source.close(CLOSE).await.unconfirmed, 0);
+    // What was open in partition 0 was given back by closing.
+    let mut next = Reader::start(&group, &[&topic], 100).await;
+    let started = Instant::now();
+    next.until("the rest", |reader| reader.acquired.len() == 10)
+        .await;
+    assert!(started.elapsed() < Duration::from_secs(3));
+    next.source.close(CLOSE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_topic_is_named_and_the_others_go_on() {
+    let (topic, group) = topic_and_group("delete", 1).await;
+    let doomed = unique("delete-doomed");
+    create_topic(&doomed, 1).await;
+    let mut config = ShareSourceConfig::new(&*group, vec![Arc::from(&*topic), Arc::from(&*doomed)]);
+    config.metadata_max_age = Duration::from_millis(500);
+    let mut reader = Reader::with(config, 100).await;
+    reader.until("ready", |reader| reader.ready).await;
+    delete_topic(&doomed).await;
+    reader
+        .until("the topic is named", |reader| {
+            reader
+                .troubles
+                .iter()
+                .any(|cause| cause.contains(&format!("topic {doomed} does not exist")))
+        })
+        .await;
+    produce(&topic, 0..1, 10, 20).await;
+    reader
+        .until("the other topic goes on", |reader| {
+            reader.acquired.len() == 10
+        })
+        .await;
+    reader.source.close(CLOSE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_id_of_a_consumer_group_fails_by_name() {
+    let (topic, _) = topic_and_group("clash", 1).await;
+    let group = unique("clash-consumer");
+    let (name, of) = (group.clone(), topic.clone());
+    let joined = tokio::task::spawn_blocking(move || {
+        let consumer: BaseConsumer = ClientConfig::new()
+            .set("bootstrap.servers", bootstrap_servers())
+            .set("group.id", &name)
+            .create()
+            .unwrap();
+        consumer.subscribe(&[&of]).unwrap();
+        let end = Instant::now() + PATIENCE;
+        while consumer.assignment().unwrap().count() == 0 && Instant::now() < end {
+            let _ = consumer.poll(Duration::from_millis(100));
+        }
+        consumer
+    });
+    let _consumer = joined.await.unwrap();
+    let mut reader = Reader::start(&group, &[&topic], 100).await;
+    reader
+        .until("failed", |reader| reader.failure.is_some())
+        .await;
+    let failure = reader.failure.clone().unwrap();
+    assert!(
+        failure.contains(&group) && failure.contains("consumer group"),
+        "{failure}"
+    );
+    reader.source.close(CLOSE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn control_records_are_no_hole_in_progress() {
+    let (topic, group) = topic_and_group("gaps", 1).await;
+    let of = topic.clone();
+    let id = unique("transaction");
+    let written = tokio::task::spawn_blocking(move || {
+        let producer: BaseProducer = ClientConfig::new()
+            .set("bootstrap.servers", bootstrap_servers())
+            .set("transactional.id", &id)
+            .create()
+            .unwrap();
+        producer.init_transactions(PATIENCE).unwrap();
+        for _ in 0..5 {
+            producer.begin_transaction().unwrap();
+            for _ in 0..3 {
+                let record = BaseRecord::<(), str>::to(&of).payload("x");
+                producer.send(record).map_err(|(error, _)| error).unwrap();
+            }
+            producer.commit_transaction(PATIENCE).unwrap();
+        }
+    });
+    written.await.unwrap();
+    let mut reader = Reader::start(&group, &[&topic], 100).await;
+    reader
+        .until("the records", |reader| reader.acquired.len() == 15)
+        .await;
+    reader.settle_all(Settlement::Accept);
+    reader
+        .until("confirmed", |reader| reader.confirmed.len() == 15)
+        .await;
+    wait_until_consumed(&group, 1).await;
+    reader.source.close(CLOSE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_larger_than_every_limit_comes_through() {
+    let (topic, group) = topic_and_group("large", 1).await;
+    produce(&topic, 0..1, 2, 500_000).await;
+    let mut config = ShareSourceConfig::new(&*group, vec![Arc::from(&*topic)]);
+    config.fetch_max_bytes = 1000;
+    let mut reader = Reader::with(config, 10).await;
+    reader
+        .until("the records", |reader| reader.acquired.len() == 2)
+        .await;
+    reader.settle_all(Settlement::Accept);
+    reader
+        .until("confirmed", |reader| reader.confirmed.len() == 2)
+        .await;
+    reader.source.close(CLOSE).await;
+}
+
+/// Run alone, with `--ignored --nocapture`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement"]
+async fn throughput() {
+    const RECORDS: usize = 2_000_000;
+    let (topic, group) = topic_and_group("rate", 12).await;
+    produce(&topic, 0..12, RECORDS, 100).await;
+    for window in [2_000, 5_000, 10_000, 20_000] {
+        let group = format!("{group}-{window}");
+        set_group(&group, "share.auto.offset.reset", "earliest").await;
+        let mut reader = Reader::start(&group, &[&topic], window).await;
+        let (seen, elapsed) = reader.accept_until(RECORDS).await;
+        let rate = seen as f64 / elapsed.as_secs_f64();
+        eprintln!("window {window}: {rate:.0} records/s");
+        assert_eq!(reader.source.close(CLOSE).await.unconfirmed, 0);
+    }
+}
+
+/// Run alone, with `--ignored --nocapture`: 50 workers that take a millisecond
+/// for each record, and one record in a thousand that takes a second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement"]
+async fn slow_workers() {
+    const RECORDS: usize = 200_000;
+    for slow_every in [usize::MAX, 1000] {
+        let (topic, group) = topic_and_group("slow", 12).await;
+        produce(&topic, 0..12, RECORDS, 100).await;
+        let mut reader = Reader::start(&group, &[&topic], 4000).await;
+        let elapsed = reader.work(RECORDS, 50, slow_every).await;
+        let rate = RECORDS as f64 / elapsed.as_secs_f64();
+        eprintln!("one in {slow_every} slow: {rate:.0} records/s");
+        assert_eq!(reader.source.close(CLOSE).await.unconfirmed, 0);
+    }
+}
