@@ -29,6 +29,11 @@ pub(crate) fn bootstrap_servers() -> &'static str {
     option_env!("SLUICE_TEST_BOOTSTRAP_SERVERS").unwrap_or("localhost:19192")
 }
 
+/// Its listener with SASL, whose credentials last four seconds.
+pub(crate) fn sasl_bootstrap_servers() -> &'static str {
+    option_env!("SLUICE_TEST_SASL_BOOTSTRAP_SERVERS").unwrap_or("localhost:19194")
+}
+
 pub(crate) async fn connect() -> Kafka {
     Kafka::builder(bootstrap_servers()).connect().await.unwrap()
 }
@@ -179,7 +184,10 @@ impl Reader {
     }
 
     pub(crate) async fn with(config: ShareSourceConfig, window: usize) -> Self {
-        let kafka = connect().await;
+        Self::over(connect().await, config, window)
+    }
+
+    pub(crate) fn over(kafka: Kafka, config: ShareSourceConfig, window: usize) -> Self {
         let credit = Credit::new(64 * 1024 * 1024);
         credit.set_window_records(window);
         let (source, events) = start(
@@ -332,9 +340,10 @@ impl Reader {
     }
 
     /// Settles each batch as soon as it comes, in whole ranges, until that
-    /// many records have come; the time counts from the first.
+    /// many records have come, each once; the time counts from the first.
     pub(crate) async fn accept_until(&mut self, count: usize) -> (usize, Duration) {
         let (mut seen, mut first) = (0, None);
+        let mut next: BTreeMap<i32, i64> = BTreeMap::new();
         while seen < count {
             match tokio::time::timeout(PATIENCE, self.events.recv()).await {
                 Ok(Some(SourceEvent::Acquired(batches))) => {
@@ -342,6 +351,11 @@ impl Reader {
                     let mut ranges = Vec::new();
                     for batch in batches {
                         seen += batch.records.len();
+                        let next = next.entry(batch.partition.partition).or_default();
+                        for record in &batch.records {
+                            assert_eq!((record.offset, record.delivery_count), (*next, 1));
+                            *next += 1;
+                        }
                         ranges.extend(whole(&batch));
                     }
                     self.source.settle(ranges);

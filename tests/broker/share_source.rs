@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use krafka::__private::kafka_pool;
+use krafka::Kafka;
+use krafka::auth::AuthConfig;
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
@@ -12,8 +14,8 @@ use sluice_actors::ports::source::{SettleRange, Settlement, Source};
 use tokio::time::Instant;
 
 use crate::reader::{
-    PATIENCE, Reader, bootstrap_servers, create_topic, delete_topic, produce, set_group,
-    topic_and_group, unique, wait_until_consumed,
+    PATIENCE, Reader, bootstrap_servers, create_topic, delete_topic, produce,
+    sasl_bootstrap_servers, set_group, topic_and_group, unique, wait_until_consumed,
 };
 
 const CLOSE: Duration = Duration::from_secs(5);
@@ -369,6 +371,40 @@ async fn a_record_larger_than_every_limit_comes_through() {
     reader.source.close(CLOSE).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a SASL listener with connections.max.reauth.ms=4000"]
+async fn credentials_that_end_cost_no_attempt() {
+    let (topic, group) = topic_and_group("reauth", 3).await;
+    let kafka = Kafka::builder(sasl_bootstrap_servers())
+        .security(AuthConfig::sasl_plain("reader", "secret"))
+        .connect()
+        .await
+        .unwrap();
+    let config = ShareSourceConfig::new(&*group, vec![Arc::from(&*topic)]);
+    let mut reader = Reader::over(kafka, config, 1000);
+    let started = Instant::now();
+    let mut written = 0;
+    while started.elapsed() < Duration::from_secs(15) {
+        produce(&topic, 0..3, 30, 20).await;
+        written += 30;
+        reader
+            .until("the records", |reader| reader.deliveries == written)
+            .await;
+        assert!(reader.acquired.values().all(|count| *count == 1));
+        reader.settle_all(Settlement::Accept);
+        reader
+            .until("confirmed", |reader| reader.confirmed.len() == written)
+            .await;
+        if written == 30 {
+            // A coordinator may need a while to start.
+            reader.troubles.clear();
+        }
+    }
+    assert!(reader.lost.is_empty() && reader.unknown.is_empty());
+    assert!(reader.troubles.is_empty(), "{:?}", reader.troubles);
+    reader.source.close(CLOSE).await;
+}
+
 /// Run alone, with `--ignored --nocapture`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement"]
@@ -383,6 +419,7 @@ async fn throughput() {
         let (seen, elapsed) = reader.accept_until(RECORDS).await;
         let rate = seen as f64 / elapsed.as_secs_f64();
         eprintln!("window {window}: {rate:.0} records/s");
+        wait_until_consumed(&group, 12).await;
         assert_eq!(reader.source.close(CLOSE).await.unconfirmed, 0);
     }
 }

@@ -221,6 +221,24 @@ async fn a_settlement_whose_answer_is_lost_is_unknown_and_never_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_restarts_is_met_again() {
+    let mut bed = Bed::start(1).await;
+    bed.produce(5).await;
+    bed.records(5).await;
+    bed.broker.crash(0);
+    bed.until(&["lost 0-4", "troubled", "cannot be reached"])
+        .await;
+    bed.told.clear();
+    bed.broker.restart(0);
+    bed.until(&["ready"]).await;
+    bed.produce(1).await;
+    bed.records(6).await;
+    bed.settle(5, 5, Settlement::Accept);
+    bed.until(&["confirmed Accept 5-5"]).await;
+    bed.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_broker_that_does_not_answer_in_time_counts_as_lost() {
     let broker = FakeBroker::start_cluster(1).await.unwrap();
     broker.create_topic(TOPIC, 1);

@@ -168,6 +168,18 @@ fn a_broker_that_does_not_lead_a_partition_has_lost_its_locks() {
 }
 
 #[test]
+fn an_acknowledgement_that_meets_no_leader_loses_the_partition_too() {
+    let mut sim = Sim::holding(10, 0, 9);
+    sim.news();
+    sim.settle(0, 0, 4, Settlement::Renew);
+    sim.acknowledge();
+    let error = Some(ErrorCode::NotLeaderForPartition);
+    sim.reply(1, vec![answer(0, None, error)]);
+    assert_eq!(sim.news(), ["unknown Renew 0-4", "lost 0-9"]);
+    assert!(sim.client.take_metadata_is_stale());
+}
+
+#[test]
 fn a_topic_without_rights_is_named_and_the_others_go_on() {
     let mut sim = Sim::joined(1000, &[1, 1]);
     sim.fetch(1);
