@@ -18,13 +18,18 @@ use super::settlements::Book;
 
 /// How long settlements wait for company when no fetch carries them.
 const LINGER: Duration = Duration::from_millis(1);
+/// How long settlements of a partition wait for the rest of its records. The
+/// broker keeps one state for records that are settled together as they were
+/// acquired, and one for each of them otherwise, which costs it twice as much.
+const PATIENCE: Duration = Duration::from_millis(3);
 /// How long a fetch waits for records while something is open here: what
 /// comes due meanwhile is held up by that. It grows while nothing happens.
 const BUSY_WAIT: Duration = Duration::from_millis(4);
 const BUSY_WAIT_MAX: Duration = Duration::from_millis(32);
-/// Below this many records whole producer batches would overshoot by too
-/// much, so the broker is held to the number.
-const RECORD_LIMIT_BELOW: usize = 500;
+/// From this many records on it is throughput that counts. Below, whole
+/// producer batches would overshoot by too much, so the broker is held to the
+/// number.
+const BULK: usize = 500;
 
 /// What a session may do in this turn.
 #[derive(Clone, Copy, Debug)]
@@ -140,12 +145,26 @@ impl Broker {
 
     fn plan_settling(&mut self, now: Instant) -> Option<Request> {
         let rested = self.waiting_since.is_none_or(|since| since + LINGER <= now);
-        let due = self.books.values().any(|book| book.is_due(now));
+        let mut books = self.books.values();
+        let due = books.any(|book| book.is_due(now) && self.is_ripe(book, now));
         (due && rested).then(|| self.acknowledge(now, Sent::Acknowledge))
     }
 
+    /// Whether a partition's settlements go with the next request, although
+    /// some of its records are not settled yet.
+    fn is_ripe(&self, book: &Book, now: Instant) -> bool {
+        let waited = self
+            .waiting_since
+            .is_none_or(|since| since + PATIENCE <= now);
+        book.is_whole() || waited || self.open_records() < BULK as u64
+    }
+
     fn may_fetch(&self, turn: &Turn, fetchable: &BTreeSet<PartitionKey>) -> bool {
-        let pending: u64 = self.books.values().map(Book::pending).sum();
+        let ripe = self
+            .books
+            .values()
+            .filter(|book| self.is_ripe(book, turn.now));
+        let pending: u64 = ripe.map(Book::pending).sum();
         turn.phase == Phase::Fetching
             && !fetchable.is_empty()
             && !self.is_draining(turn.now)
@@ -177,7 +196,7 @@ impl Broker {
 
     fn fetch(&mut self, turn: &Turn, fetchable: &BTreeSet<PartitionKey>) -> Request {
         let before = self.open_records();
-        let acknowledgements = self.take(turn.now, false);
+        let acknowledgements = self.take_ripe(turn.now);
         let freed = clamp(before - self.open_records());
         let asked = self.share(turn.free_records + freed, turn);
         if asked == 0 {
@@ -205,7 +224,7 @@ impl Broker {
         asked: usize,
     ) -> Request {
         let delta = self.session.delta(partitions);
-        let acquire_mode = if asked < RECORD_LIMIT_BELOW {
+        let acquire_mode = if asked < BULK {
             AcquireMode::RecordLimit
         } else {
             self.config.acquire_mode
@@ -239,7 +258,7 @@ impl Broker {
     }
 
     fn acknowledge(&mut self, now: Instant, sent: Sent) -> Request {
-        let acknowledgements = self.take(now, true);
+        let acknowledgements = self.take(now, true, |_| true);
         self.send_acknowledge(acknowledgements, sent)
     }
 
@@ -247,16 +266,34 @@ impl Broker {
         self.request(sent, 0, Body::Acknowledge(acknowledgements))
     }
 
-    fn take(&mut self, now: Instant, with_renewals: bool) -> Acknowledgements {
-        self.waiting_since = None;
+    /// What a fetch carries.
+    fn take_ripe(&mut self, now: Instant) -> Acknowledgements {
+        let ripe: BTreeSet<PartitionKey> = self
+            .books
+            .iter()
+            .filter(|(_, book)| self.is_ripe(book, now))
+            .map(|(key, _)| *key)
+            .collect();
+        self.take(now, false, |key| ripe.contains(key))
+    }
+
+    fn take(
+        &mut self,
+        now: Instant,
+        with_renewals: bool,
+        wanted: impl Fn(&PartitionKey) -> bool,
+    ) -> Acknowledgements {
         let mut taken = Vec::new();
         for (key, book) in &mut self.books {
-            if book.has_work() {
+            if book.has_work() && wanted(key) {
                 let batches = book.take(with_renewals, now);
                 if !batches.is_empty() {
                     taken.push((*key, batches.to_vec()));
                 }
             }
+        }
+        if self.books.values().all(|book| book.pending() == 0) {
+            self.waiting_since = None;
         }
         taken
     }
@@ -303,7 +340,7 @@ impl Broker {
             .chain(self.pauses.values().map(|pause| Some(pause.until)))
             .chain(draining)
             .chain([self.paused_until, settle_until])
-            .chain([self.waiting_since.map(|since| since + LINGER)])
+            .chain([LINGER, PATIENCE].map(|time| Some(self.waiting_since? + time)))
             .flatten()
             .filter(|at| *at > turn.now)
             .min()

@@ -114,6 +114,11 @@ impl Book {
         self.pending.len()
     }
 
+    /// All that was acquired is settled, as far as the pipeline is concerned.
+    pub(super) fn is_whole(&self) -> bool {
+        self.held.is_empty()
+    }
+
     /// Nothing is locked, and nothing waits for the broker.
     pub(super) fn is_empty(&self) -> bool {
         self.held.is_empty() && !self.has_work() && self.in_flight.is_empty()

@@ -61,6 +61,7 @@ fn a_fetch_asks_for_the_free_credit_and_carries_what_is_due() {
     assert_eq!(fetch.max_records, 400);
     sim.accept(1, &[]);
     sim.settle(0, 0, 299, Settlement::Accept);
+    sim.pass(3 * MILLI);
     let fetch = sim.fetch(1);
     assert_eq!(fetch.max_records, 700);
     assert_eq!(
@@ -68,6 +69,34 @@ fn a_fetch_asks_for_the_free_credit_and_carries_what_is_due() {
         [(0, 299, AckType::Accept)]
     );
     assert!(fetch.delta.added.is_empty(), "named once only");
+}
+
+#[test]
+fn in_bulk_a_partition_is_settled_as_it_was_acquired_or_after_a_moment() {
+    let mut sim = Sim::holding(1000, 0, 599);
+    sim.fetch(1);
+    sim.accept(1, &[]);
+    sim.settle(0, 0, 99, Settlement::Accept);
+    let fetch = sim.fetch(1);
+    assert!(
+        batches(&fetch.acknowledgements, 0).is_empty(),
+        "a part only"
+    );
+    sim.accept(1, &[]);
+    sim.settle(0, 100, 599, Settlement::Accept);
+    let fetch = sim.fetch(1);
+    let whole = [(0, 599, AckType::Accept)];
+    assert_eq!(batches(&fetch.acknowledgements, 0), whole);
+
+    let mut slow = Sim::holding(600, 0, 599);
+    slow.settle(0, 0, 99, Settlement::Accept);
+    assert!(slow.plan().is_empty());
+    let moment = slow.client.wake_at(slow.now).map(|at| at - slow.now);
+    assert!(moment.is_some_and(|moment| moment <= 3 * MILLI));
+    slow.pass(3 * MILLI);
+    let fetch = slow.fetch(1);
+    let part = [(0, 99, AckType::Accept)];
+    assert_eq!(batches(&fetch.acknowledgements, 0), part);
 }
 
 #[test]

@@ -1,0 +1,156 @@
+//! What happens when an actor dies.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::Handler;
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::{Pipeline, PipelineSpec, Supervisor};
+use crate::acknowledger::Acknowledger;
+use crate::books::{Policy, Tolerance};
+use crate::conversion::Conversion;
+use crate::converter::Converter;
+use crate::credit::Credit;
+use crate::gate::Gate;
+use crate::live_view::LiveView;
+use crate::mailbox::Letter;
+use crate::poller::Poller;
+use crate::ports::converter::{ConvertError, HeaderConverter};
+use crate::retry::RetryPolicy;
+use crate::testing::{Act, FakeSinkFactory, FakeSource, Fate};
+use crate::threads::Threads;
+use crate::value::{Datum, Value};
+
+/// Makes an actor panic in a handler.
+#[derive(Clone, Copy, Debug)]
+struct Die;
+
+macro_rules! dies {
+    ($actor:ty) => {
+        impl Handler<Letter<Die>> for $actor {
+            type Result = ();
+
+            fn handle(&mut self, _letter: Letter<Die>, _ctx: &mut Self::Context) {
+                panic!("by plan");
+            }
+        }
+    };
+}
+
+dies!(Poller);
+dies!(Converter);
+dies!(Acknowledger);
+
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    Poller,
+    Converter,
+    Acknowledger,
+}
+
+impl Handler<Letter<Stage>> for Supervisor {
+    type Result = ();
+
+    fn handle(&mut self, letter: Letter<Stage>, _ctx: &mut Self::Context) {
+        let generation = self.generation.as_ref().unwrap();
+        match letter.message {
+            Stage::Poller => generation.poller.signal(Die).unwrap(),
+            Stage::Converter => generation.converter.signal(Die).unwrap(),
+            Stage::Acknowledger => generation.acknowledger.signal(Die).unwrap(),
+        }
+    }
+}
+
+struct AsTheyAre;
+
+impl crate::ports::converter::Converter for AsTheyAre {
+    fn to_datum(&self, _topic: &str, bytes: Option<&Bytes>) -> Result<Datum, ConvertError> {
+        let value = bytes.map_or(Value::Null, |bytes| Value::Bytes(bytes.clone()));
+        Ok(Datum::schemaless(value))
+    }
+}
+
+impl HeaderConverter for AsTheyAre {
+    fn to_datum(
+        &self,
+        topic: &str,
+        _header: &str,
+        bytes: Option<&Bytes>,
+    ) -> Result<Datum, ConvertError> {
+        crate::ports::converter::Converter::to_datum(self, topic, bytes)
+    }
+}
+
+fn spec(sink: &FakeSinkFactory) -> PipelineSpec {
+    PipelineSpec {
+        connector: "test".into(),
+        worker: "worker".into(),
+        policy: Policy {
+            tolerance: Tolerance::None,
+            retry: RetryPolicy::default(),
+            gate: Gate::new(5),
+            max_put_records: 10,
+            tasks: 4,
+        },
+        conversion: Conversion {
+            key: Arc::new(AsTheyAre),
+            value: Arc::new(AsTheyAre),
+            header: Arc::new(AsTheyAre),
+            transforms: Vec::new(),
+        },
+        sink: Arc::new(sink.clone()),
+        delivery_timeout: Duration::from_secs(60),
+        flush_interval: Duration::from_millis(500),
+        max_in_flight_records: None,
+        span: 2000,
+        log_errors: true,
+    }
+}
+
+/// The stage dies while records are on their way: another generation delivers
+/// them all, and the broker holds every one as accepted.
+async fn survives_the_death_of(stage: Stage) {
+    tokio::time::pause();
+    let sink = FakeSinkFactory::new(|_, _| Act::DeliverAfter(Duration::from_millis(20)));
+    let credit = Credit::new(1 << 20);
+    let (source, events) = FakeSource::start(&credit, &[400], Duration::from_secs(1));
+    let view = LiveView::new();
+    let pipeline = Pipeline::start(
+        spec(&sink),
+        Arc::new(source.clone()),
+        events,
+        credit,
+        Threads::current(),
+        Arc::clone(&view),
+    );
+    let accepted = || source.count(|fate| fate == Fate::Accepted);
+    let since = Instant::now();
+    while accepted() < 100 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    pipeline.supervisor.send(stage).await.unwrap();
+    while accepted() < 400 {
+        assert!(since.elapsed() < Duration::from_secs(60), "{}", accepted());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(view.connector("test").unwrap().generation, 2);
+    assert!((0..400).all(|offset| source.delivery_count(0, offset) <= 2));
+    assert!(pipeline.drain(Duration::from_secs(5)).await.clean);
+}
+
+#[actix::test]
+async fn a_dead_poller_makes_a_new_generation_that_loses_nothing() {
+    survives_the_death_of(Stage::Poller).await;
+}
+
+#[actix::test]
+async fn a_dead_converter_makes_a_new_generation_that_loses_nothing() {
+    survives_the_death_of(Stage::Converter).await;
+}
+
+#[actix::test]
+async fn a_dead_acknowledger_makes_a_new_generation_that_loses_nothing() {
+    survives_the_death_of(Stage::Acknowledger).await;
+}
