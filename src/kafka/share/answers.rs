@@ -10,7 +10,7 @@ use sluice_actors::record::{AcquiredBatch, SourcePartition};
 use tokio::time::Instant;
 
 use super::broker::{Broker, InFlight, Pause, Sent};
-use super::request::{Acquired, Failure, PartitionReply, Refusal, Reply};
+use super::request::{Acquired, Failure, PartitionReply, Read, Refusal, Reply, Unread};
 use super::session::PartitionKey;
 use super::settlements::{Book, Told};
 use super::verdicts::Refused;
@@ -23,7 +23,8 @@ const PATIENCE: u32 = 4;
 #[derive(Debug, Default)]
 pub(super) struct Effects {
     pub(super) told: Told,
-    pub(super) acquired: Vec<AcquiredBatch>,
+    /// Records to be read.
+    pub(super) unread: Vec<Unread>,
     /// A resource that does not work now, or (`None`) works again.
     pub(super) troubles: Vec<(String, Option<Cause>)>,
     /// It will not work without the operator.
@@ -73,11 +74,10 @@ impl Broker {
             .partitions
             .into_iter()
             .filter_map(|part| Some((part.key, part.acquired?)));
-        let before = effects.acquired.len();
         for (key, acquired) in brought {
             self.acquired(key, acquired, &mut effects);
         }
-        let found = effects.acquired.len() > before;
+        let found = !effects.unread.is_empty();
         self.sent_well(flight, found, &refused, names, &mut effects);
         effects
     }
@@ -153,13 +153,17 @@ impl Broker {
             .books
             .entry(key)
             .or_insert_with(|| Book::new(Arc::clone(&acquired.partition)));
-        book.acquire(
-            &acquired.kept,
-            &acquired.gaps,
-            acquired.deadline,
-            &mut effects.told,
-        );
-        effects.acquired.extend(acquired.batch);
+        book.acquire(&acquired.ranges, acquired.deadline, &mut effects.told);
+        effects.unread.push(Unread {
+            broker: self.id,
+            key,
+            acquired,
+        });
+    }
+
+    /// Records were read; `None` when their locks are gone meanwhile.
+    pub(super) fn read(&mut self, read: Read) -> Option<AcquiredBatch> {
+        self.books.get_mut(&read.key)?.read(read)
     }
 
     /// The broker does not serve a partition: it stays out of the fetches for

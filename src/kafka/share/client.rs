@@ -18,7 +18,7 @@ use super::config::ShareSourceConfig;
 use super::layout::{Layout, Survey};
 use super::planner::{Phase, Turn};
 use super::ranges::offsets_between;
-use super::request::{Failure, Reply, Request};
+use super::request::{Failure, Read, Reply, Request, Unread};
 use super::session::PartitionKey;
 use super::settlements::{Told, not_held};
 use super::troubles::Troubles;
@@ -51,6 +51,7 @@ pub(super) struct Client {
     swept_at: Instant,
     unconfirmed: u64,
     events: VecDeque<SourceEvent>,
+    unread: Vec<Unread>,
     metadata_is_stale: bool,
 }
 
@@ -76,6 +77,7 @@ impl Client {
             swept_at: now,
             unconfirmed: 0,
             events: VecDeque::new(),
+            unread: Vec::new(),
             metadata_is_stale: false,
         }
     }
@@ -271,11 +273,29 @@ impl Client {
         drop_connection
     }
 
+    /// What is to be read and brought back by `read`; after the next requests
+    /// are on their way, which need not wait for it.
+    pub(super) fn take_unread(&mut self) -> Vec<Unread> {
+        std::mem::take(&mut self.unread)
+    }
+
+    /// Records were read.
+    pub(super) fn read(&mut self, read: Vec<Read>) {
+        let mut batches = Vec::with_capacity(read.len());
+        for one in read {
+            if let Some(broker) = self.brokers.get_mut(&one.broker) {
+                batches.extend(broker.read(one));
+            }
+        }
+        if !batches.is_empty() && self.closing.is_none() {
+            self.events.push_back(SourceEvent::Acquired(batches));
+        }
+    }
+
     fn apply(&mut self, effects: Effects, now: Instant) {
         self.tell(effects.told);
-        if !effects.acquired.is_empty() && self.closing.is_none() {
-            self.events
-                .push_back(SourceEvent::Acquired(effects.acquired));
+        if self.closing.is_none() {
+            self.unread.extend(effects.unread);
         }
         self.metadata_is_stale |= effects.metadata_is_stale;
         for (resource, cause) in effects.troubles {

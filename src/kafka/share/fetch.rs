@@ -13,7 +13,9 @@ use tokio::time::Instant;
 use super::config::ShareSourceConfig;
 use super::layout::Layout;
 use super::records::{self, AcquiredRange};
-use super::request::{Acquired, Body, Failure, PartitionReply, Refusal, Reply, Request};
+use super::request::{
+    Acquired, Body, Failure, PartitionReply, Read, Refusal, Reply, Request, Unread,
+};
 use super::session::PartitionKey;
 use super::wire::{self, Cluster, Connection, Endpoint, LeaderHint, Sender};
 
@@ -142,7 +144,7 @@ impl Courier {
     ) -> (i32, Vec<PartitionReply>) {
         let lock_ms = answer.acquisition_lock_timeout_ms;
         let deadline = sent_at + millis(lock_ms).unwrap_or_default();
-        let acquired_at = Instant::now();
+        let arrived_at = Instant::now();
         let mut replies = Vec::new();
         for topic in answer.responses {
             for part in topic.partitions {
@@ -159,13 +161,18 @@ impl Courier {
                 let acquired = name
                     .filter(|_| !part.acquired_records.is_empty())
                     .map(|name| {
-                        let mut acquired = self.collect(name, part.records, &part.acquired_records);
-                        acquired.deadline = deadline;
-                        if let Some(batch) = &mut acquired.batch {
-                            batch.lock_deadline = deadline;
-                            batch.acquired_at = acquired_at;
+                        let (ranges, doubled) = ranges(&part.acquired_records);
+                        Acquired {
+                            partition: Arc::clone(name),
+                            ranges,
+                            doubled,
+                            deadline,
+                            arrived_at,
+                            held: self
+                                .credit
+                                .hold(part.records.as_ref().map_or(0, Bytes::len)),
+                            bytes: part.records,
                         }
-                        acquired
                     });
                 replies.push(PartitionReply {
                     key,
@@ -178,35 +185,35 @@ impl Courier {
         (lock_ms, replies)
     }
 
-    fn collect(
-        &self,
-        name: &Arc<SourcePartition>,
-        bytes: Option<Bytes>,
-        acquired: &[wire::ShareAcquiredRecords],
-    ) -> Acquired {
-        let ranges = acquired.iter().map(|range| AcquiredRange {
-            first: range.first_offset,
-            last: range.last_offset,
-            delivery_count: u16::try_from(range.delivery_count).unwrap_or(1),
-        });
+    /// Makes records of what was acquired.
+    pub(super) fn read(&self, unread: Vec<Unread>) -> Vec<Read> {
+        unread.into_iter().map(|one| self.read_one(one)).collect()
+    }
+
+    fn read_one(&self, unread: Unread) -> Read {
+        let Unread {
+            broker,
+            key,
+            acquired,
+        } = unread;
         let limit = self.config.max_decompressed_bytes;
-        let collected = records::collect(bytes, ranges.collect(), limit);
-        let now = Instant::now();
+        let collected = records::collect(acquired.bytes, acquired.ranges, limit);
+        let held = self.credit.hold(collected.bytes);
+        drop(acquired.held);
         let batch = (!collected.kept.is_empty()).then(|| AcquiredBatch {
-            partition: Arc::clone(name),
+            partition: acquired.partition,
             records: collected.records,
             corrupt: collected.corrupt,
-            lock_deadline: now,
-            acquired_at: now,
-            held: self.credit.hold(collected.bytes),
+            lock_deadline: acquired.deadline,
+            acquired_at: acquired.arrived_at,
+            held,
         });
-        Acquired {
-            partition: Arc::clone(name),
+        Read {
+            broker,
+            key,
             batch,
-            kept: collected.kept,
             gaps: collected.gaps,
-            doubled: collected.doubled,
-            deadline: now,
+            deadline: acquired.deadline,
         }
     }
 
@@ -238,6 +245,16 @@ impl Courier {
         self.cluster
             .apply_leader(&name.topic, name.partition, hint, endpoints);
     }
+}
+
+/// In order, each offset once; whether the broker named one twice.
+fn ranges(acquired: &[wire::ShareAcquiredRecords]) -> (Vec<AcquiredRange>, bool) {
+    let ranges = acquired.iter().map(|range| AcquiredRange {
+        first: range.first_offset,
+        last: range.last_offset,
+        delivery_count: u16::try_from(range.delivery_count).unwrap_or(1),
+    });
+    records::disjoint(ranges.collect())
 }
 
 fn key(topic_id: [u8; 16], partition: i32) -> PartitionKey {

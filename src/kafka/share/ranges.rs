@@ -58,6 +58,12 @@ impl<V: Copy + PartialEq> Ranges<V> {
             .map(|(&first, &(last, value))| Run { first, last, value })
     }
 
+    /// Whether all these offsets are there, with this value.
+    pub(super) fn covers(&self, first: i64, last: i64, value: &V) -> bool {
+        let run = self.runs.range(..=first).next_back();
+        run.is_some_and(|(_, (end, of_run))| *end >= last && of_run == value)
+    }
+
     /// Adds offsets; what they were before is overwritten.
     pub(super) fn insert(&mut self, mut run: Run<V>) {
         if run.len() == 0 {
@@ -140,6 +146,16 @@ mod tests {
             [run(5, 7, 1), run(8, 9, 2)]
         );
         assert_eq!(ranges.len(), 5);
+    }
+
+    #[test]
+    fn covers_what_is_there_with_the_same_value() {
+        let mut ranges = Ranges::default();
+        ranges.insert(run(5, 7, 1));
+        ranges.insert(run(8, 9, 2));
+        assert!(ranges.covers(5, 7, &1) && ranges.covers(6, 6, &1));
+        assert!(!ranges.covers(5, 8, &1) && !ranges.covers(8, 8, &1));
+        assert!(!ranges.covers(4, 5, &1) && !ranges.covers(10, 10, &2));
     }
 
     #[test]

@@ -30,19 +30,16 @@ pub(super) struct Collected {
     pub(super) gaps: Vec<(i64, i64)>,
     /// Payload bytes of `records`.
     pub(super) bytes: usize,
-    /// The answer named an offset twice; it was taken once.
-    pub(super) doubled: bool,
 }
 
-/// Collects the acquired records of one partition's answer.
+/// Collects the acquired records of one partition's answer; its ranges are in
+/// order, and each offset is in one of them (see [`disjoint`]).
 pub(super) fn collect(
     records: Option<Bytes>,
     acquired: Vec<AcquiredRange>,
     max_decompressed_bytes: usize,
 ) -> Collected {
-    let (ranges, doubled) = disjoint(acquired);
-    let mut walk = Walk::new(ranges);
-    walk.out.doubled = doubled;
+    let mut walk = Walk::new(acquired);
     let mut rest = records.unwrap_or_default();
     while !rest.is_empty() && !walk.is_done() {
         match wire::batch_header(&rest) {
@@ -58,7 +55,7 @@ pub(super) fn collect(
 }
 
 /// Ranges in ascending order without overlaps; whether there were any.
-fn disjoint(mut ranges: Vec<AcquiredRange>) -> (Vec<AcquiredRange>, bool) {
+pub(super) fn disjoint(mut ranges: Vec<AcquiredRange>) -> (Vec<AcquiredRange>, bool) {
     ranges.sort_by_key(|range| range.first);
     let mut doubled = false;
     let mut next = 0;

@@ -4,12 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use krafka::error::ErrorCode;
+use sluice_actors::credit::BytesHeld;
 use sluice_actors::outcome::Cause;
 use sluice_actors::record::{AcquiredBatch, SourcePartition};
 use tokio::time::Instant;
 
 use super::config::AcquireMode;
+use super::records::AcquiredRange;
 use super::session::{Delta, PartitionKey};
 use super::settlements::AckBatch;
 
@@ -62,16 +65,40 @@ pub(super) struct PartitionReply {
     pub(super) acquired: Option<Acquired>,
 }
 
-/// What a partition's reply locked for us.
+/// What a partition's reply locked for us. Its records are still to be read:
+/// the next request need not wait for that.
 #[derive(Debug)]
 pub(super) struct Acquired {
     pub(super) partition: Arc<SourcePartition>,
-    /// `None` when there were only gaps.
-    pub(super) batch: Option<AcquiredBatch>,
-    pub(super) kept: Vec<(i64, i64)>,
-    pub(super) gaps: Vec<(i64, i64)>,
+    /// In order, each offset once.
+    pub(super) ranges: Vec<AcquiredRange>,
     /// The broker named an offset twice.
     pub(super) doubled: bool,
+    pub(super) deadline: Instant,
+    pub(super) arrived_at: Instant,
+    pub(super) bytes: Option<Bytes>,
+    /// The credit for `bytes`, until the records have theirs.
+    pub(super) held: BytesHeld,
+}
+
+/// Acquired records to be read, and whose they are.
+#[derive(Debug)]
+pub(super) struct Unread {
+    pub(super) broker: i32,
+    pub(super) key: PartitionKey,
+    pub(super) acquired: Acquired,
+}
+
+/// What was read of them.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) broker: i32,
+    pub(super) key: PartitionKey,
+    /// `None` when there were only gaps.
+    pub(super) batch: Option<AcquiredBatch>,
+    /// Acquired offsets without a record.
+    pub(super) gaps: Vec<(i64, i64)>,
+    /// By which the acquisition is known.
     pub(super) deadline: Instant,
 }
 

@@ -12,10 +12,12 @@ use std::sync::Arc;
 
 use sluice_actors::outcome::Cause;
 use sluice_actors::ports::source::{Answer, AnsweredRange, LostRange, SettleRange, Settlement};
-use sluice_actors::record::SourcePartition;
+use sluice_actors::record::{AcquiredBatch, SourcePartition};
 use tokio::time::Instant;
 
 use super::ranges::{Ranges, Run};
+use super::records::AcquiredRange;
+use super::request::Read;
 
 /// An acknowledgement as the broker numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,32 +154,46 @@ impl Book {
         self.retries.front().filter(|_| due)
     }
 
-    /// Records that a request locked: `kept` are records, `gaps` have none and
-    /// are settled by the book itself. Offsets that are here already have lost
-    /// their former lock, which is told before.
-    pub(super) fn acquire(
-        &mut self,
-        kept: &[(i64, i64)],
-        gaps: &[(i64, i64)],
-        deadline: Instant,
-        told: &mut Told,
-    ) {
-        for &(first, last) in kept {
-            self.forget(first, last, told);
+    /// Offsets that a request locked, with or without a record. Those that are
+    /// here already have lost their former lock, which is told before.
+    pub(super) fn acquire(&mut self, ranges: &[AcquiredRange], deadline: Instant, told: &mut Told) {
+        for range in ranges {
+            self.forget(range.first, range.last, told);
             self.held.insert(Run {
-                first,
-                last,
+                first: range.first,
+                last: range.last,
                 value: deadline,
             });
         }
-        for &(first, last) in gaps {
-            self.forget(first, last, told);
-            self.pending.insert(Run {
-                first,
-                last,
-                value: (AckType::Gap, deadline),
-            });
+    }
+
+    /// Takes what was read of an acquisition, which is known by its deadline.
+    /// Gaps are settled by the book itself; what has lost its lock meanwhile is
+    /// left out.
+    pub(super) fn read(&mut self, read: Read) -> Option<AcquiredBatch> {
+        let deadline = read.deadline;
+        for (first, last) in read.gaps {
+            for run in self.held.remove(first, last) {
+                if run.value == deadline {
+                    self.pending.insert(Run {
+                        first: run.first,
+                        last: run.last,
+                        value: (AckType::Gap, deadline),
+                    });
+                } else {
+                    self.held.insert(run);
+                }
+            }
         }
+        let held = &self.held;
+        let mut batch = read.batch?;
+        batch
+            .records
+            .retain(|record| held.covers(record.offset, record.offset, &deadline));
+        batch
+            .corrupt
+            .retain(|range| held.covers(range.first_offset, range.last_offset, &deadline));
+        (!batch.records.is_empty() || !batch.corrupt.is_empty()).then_some(batch)
     }
 
     /// Drops what is known of offsets that were acquired anew.

@@ -23,7 +23,7 @@ use super::config::ShareSourceConfig;
 use super::fetch::{Courier, Done, PartitionNames, Route, names};
 use super::layout::{Survey, Surveyor};
 use super::membership::{Heart, Member};
-use super::request::{Failure, Request};
+use super::request::{Failure, Read, Request};
 use super::wire::{Cluster, Connection};
 
 /// Events that may wait for the pipeline before they queue up here.
@@ -135,6 +135,7 @@ struct Driver {
     names: Arc<PartitionNames>,
     connections: BTreeMap<i32, Arc<Connection>>,
     requests: JoinSet<Done>,
+    readings: JoinSet<Vec<Read>>,
     commands: mpsc::UnboundedReceiver<Command>,
     events: mpsc::Sender<SourceEvent>,
     surveys: mpsc::Receiver<Survey>,
@@ -152,6 +153,7 @@ struct Driver {
 /// Why the driver woke up.
 enum Woken {
     Done(Result<Done, JoinError>),
+    Read(Result<Vec<Read>, JoinError>),
     Command(Option<Command>),
     Membership(Membership),
     Survey(Survey),
@@ -203,6 +205,7 @@ impl Driver {
             names: Arc::default(),
             connections: BTreeMap::new(),
             requests: JoinSet::new(),
+            readings: JoinSet::new(),
             commands,
             events,
             surveys,
@@ -226,6 +229,7 @@ impl Driver {
             for request in self.client.plan(now) {
                 self.send(request);
             }
+            self.read();
             if self.client.take_metadata_is_stale() {
                 self.stale.notify_one();
             }
@@ -253,11 +257,23 @@ impl Driver {
             }));
     }
 
+    /// Has records read, beside the requests that were just sent.
+    fn read(&mut self) {
+        let unread = self.client.take_unread();
+        if !unread.is_empty() {
+            let courier = Arc::clone(&self.courier);
+            self.readings.spawn(async move { courier.read(unread) });
+        }
+    }
+
     /// Waits until something has happened, and takes it in.
     async fn wait(&mut self, now: Instant) {
         match self.woken(now).await {
             Woken::Done(Ok(done)) => self.done(done),
             Woken::Done(Err(error)) => tracing::error!(%error, "a share request was cut off"),
+            Woken::Read(Ok(read)) => self.client.read(read),
+            // Their locks end, and they come again.
+            Woken::Read(Err(error)) => tracing::error!(%error, "records could not be read"),
             Woken::Command(command) => self.command(command),
             Woken::Membership(membership) => self.client.membership(membership, Instant::now()),
             Woken::Survey(survey) => {
@@ -289,6 +305,7 @@ impl Driver {
         };
         tokio::select! {
             Some(done) = self.requests.join_next() => Woken::Done(done),
+            Some(read) = self.readings.join_next() => Woken::Read(read),
             command = self.commands.recv(), if !self.deserted => Woken::Command(command),
             Some(membership) = self.memberships.recv() => Woken::Membership(membership),
             Some(survey) = self.surveys.recv() => Woken::Survey(survey),

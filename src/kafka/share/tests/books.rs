@@ -5,10 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use sluice_actors::credit::Credit;
 use sluice_actors::ports::source::{Answer, SettleRange, Settlement};
-use sluice_actors::record::{SourcePartition, TopicId};
+use sluice_actors::record::{AcquiredBatch, SourcePartition, TopicId};
 use tokio::time::Instant;
 
+use super::sim::{key, record};
+use crate::kafka::share::records::AcquiredRange;
+use crate::kafka::share::request::Read;
 use crate::kafka::share::settlements::{AckBatch, AckType, Book, Told};
 use crate::kafka::share::verdicts::Refused;
 
@@ -48,8 +52,34 @@ impl Desk {
     }
 
     fn acquire(&mut self, first: i64, last: i64) {
-        self.book
-            .acquire(&[(first, last)], &[], self.now + LOCK, &mut self.told);
+        let range = AcquiredRange {
+            first,
+            last,
+            delivery_count: 1,
+        };
+        self.book.acquire(&[range], self.now + LOCK, &mut self.told);
+    }
+
+    /// What was acquired now was read; gives back the offsets of its records.
+    fn read(&mut self, records: std::ops::Range<i64>, gaps: &[(i64, i64)]) -> Vec<i64> {
+        let batch = AcquiredBatch {
+            partition: Arc::clone(&self.partition),
+            records: records.map(record).collect(),
+            corrupt: Vec::new(),
+            lock_deadline: self.now + LOCK,
+            acquired_at: self.now,
+            held: Credit::new(0).hold(0),
+        };
+        let read = Read {
+            broker: 1,
+            key: key(3),
+            batch: Some(batch),
+            gaps: gaps.to_vec(),
+            deadline: self.now + LOCK,
+        };
+        let kept = self.book.read(read);
+        let records = kept.into_iter().flat_map(|batch| batch.records);
+        records.map(|record| record.offset).collect()
     }
 
     fn settle(&mut self, first: i64, last: i64, settlement: Settlement) {
@@ -311,14 +341,28 @@ fn a_lock_that_ended_without_a_settlement_is_lost() {
 
 #[test]
 fn gaps_are_settled_unasked_and_never_told() {
-    let mut desk = Desk::new();
-    desk.book
-        .acquire(&[(0, 3)], &[(4, 5)], desk.now + LOCK, &mut desk.told);
+    let mut desk = Desk::holding(0, 5);
+    assert_eq!(desk.read(0..4, &[(4, 5)]), [0, 1, 2, 3]);
     assert_eq!(desk.take(), [(4, 5, AckType::Gap)]);
     desk.confirm();
     desk.book.lose(&"closed".into(), &mut desk.told);
     assert!(desk.told.answered.is_empty());
     assert_eq!(desk.lost(), [(0, 3)]);
+}
+
+#[test]
+fn what_lost_its_lock_before_it_was_read_is_left_out() {
+    let mut desk = Desk::holding(0, 5);
+    let (first, again) = (desk.now, desk.now + LOCK);
+    desk.now = again;
+    desk.acquire(2, 3);
+    desk.now = first;
+    assert_eq!(desk.read(0..5, &[(3, 3), (5, 5)]), [0, 1, 4]);
+    desk.now = again;
+    assert_eq!(desk.read(2..4, &[]), [2, 3], "the newer acquisition stands");
+    assert_eq!(desk.take(), [(5, 5, AckType::Gap)]);
+    desk.book.lose(&"connection lost".into(), &mut desk.told);
+    assert!(desk.read(2..4, &[]).is_empty());
 }
 
 #[derive(Clone, Debug)]

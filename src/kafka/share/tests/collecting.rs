@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 use sluice_actors::record::TimestampType;
 
-use crate::kafka::share::records::{AcquiredRange, Collected, collect};
+use crate::kafka::share::records::{self, AcquiredRange, Collected, disjoint};
 use crate::kafka::share::wire::{self, Batch};
 
 const LIMIT: usize = 1 << 20;
@@ -15,6 +15,10 @@ fn acquired(first: i64, last: i64) -> AcquiredRange {
         last,
         delivery_count: 1,
     }
+}
+
+fn collect(log: Option<Bytes>, acquired: Vec<AcquiredRange>, limit: usize) -> Collected {
+    records::collect(log, disjoint(acquired).0, limit)
 }
 
 /// A batch with records at these offsets, the first of which is its base.
@@ -112,7 +116,7 @@ fn an_offset_named_twice_is_delivered_once_and_never_a_gap() {
     let collected = collect(Some(log), vec![acquired(0, 4), acquired(3, 6)], LIMIT);
     assert_eq!(offsets(&collected), [0, 1, 2, 3, 4, 5, 6]);
     assert!(collected.gaps.is_empty());
-    assert!(collected.doubled);
+    assert!(disjoint(vec![acquired(0, 4), acquired(3, 6)]).1, "and told");
 }
 
 #[test]
@@ -200,27 +204,4 @@ proptest! {
         let kept: Vec<i64> = collected.kept.iter().flat_map(|(f, l)| *f..=*l).collect();
         prop_assert_eq!(kept, expected);
     }
-}
-
-/// Run alone, with `--ignored --nocapture`.
-#[test]
-#[ignore = "a measurement"]
-fn decoding_rate() {
-    const RECORDS: i64 = 1_000_000;
-    let batches: Vec<Batch> = (0..RECORDS / 1000)
-        .map(|index| {
-            let offsets: Vec<i64> = (index * 1000..(index + 1) * 1000).collect();
-            let mut batch = batch(&offsets);
-            for record in &mut batch.records {
-                record.value = Some(Bytes::from_static(&[b'x'; 100]));
-            }
-            batch
-        })
-        .collect();
-    let log = log(&batches);
-    let started = tokio::time::Instant::now();
-    let collected = collect(Some(log), vec![acquired(0, RECORDS - 1)], LIMIT);
-    let elapsed = started.elapsed();
-    assert_eq!(collected.records.len(), 1_000_000);
-    eprintln!("1,000,000 records in {elapsed:?}");
 }

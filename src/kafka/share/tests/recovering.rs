@@ -87,7 +87,7 @@ fn a_lost_connection_is_told_before_anything_comes_again() {
     );
     assert_eq!(fetch.max_records, 1000);
     sim.bring(1, 0, 0, 9);
-    assert_eq!(sim.news(), ["acquired [0]", "ready"]);
+    assert_eq!(sim.news(), ["ready", "acquired [0]"]);
 }
 
 #[test]

@@ -7,14 +7,15 @@ use std::time::Duration;
 use krafka::error::ErrorCode;
 use sluice_actors::credit::Credit;
 use sluice_actors::ports::source::{Answer, SettleRange, Settlement, SourceEvent};
-use sluice_actors::record::{AcquiredBatch, SourcePartition, TopicId};
+use sluice_actors::record::{AcquiredBatch, RawRecord, SourcePartition, TimestampType, TopicId};
 use tokio::time::Instant;
 
 use crate::kafka::share::client::{Client, Membership};
 use crate::kafka::share::config::ShareSourceConfig;
 use crate::kafka::share::layout::{Layout, Place, Survey};
+use crate::kafka::share::records::AcquiredRange;
 use crate::kafka::share::request::{
-    Acknowledgements, Acquired, Body, Failure, Fetch, PartitionReply, Refusal, Reply, Request,
+    Acknowledgements, Acquired, Body, Failure, Fetch, PartitionReply, Read, Refusal, Reply, Request,
 };
 use crate::kafka::share::session::PartitionKey;
 use crate::kafka::share::settlements::AckType;
@@ -35,6 +36,30 @@ pub(super) fn partition(index: i32) -> Arc<SourcePartition> {
         topic_id: TopicId([1; 16]),
         partition: index,
     })
+}
+
+fn batch(acquired: Acquired) -> AcquiredBatch {
+    let offsets = acquired.ranges.iter().flat_map(|r| r.first..=r.last);
+    AcquiredBatch {
+        partition: acquired.partition,
+        records: offsets.map(record).collect(),
+        corrupt: Vec::new(),
+        lock_deadline: acquired.deadline,
+        acquired_at: acquired.arrived_at,
+        held: acquired.held,
+    }
+}
+
+pub(super) fn record(offset: i64) -> RawRecord {
+    RawRecord {
+        offset,
+        delivery_count: 1,
+        timestamp: None,
+        timestamp_type: TimestampType::CreateTime,
+        key: None,
+        value: None,
+        headers: Vec::new(),
+    }
 }
 
 pub(super) fn refusal(code: ErrorCode) -> Refusal {
@@ -154,8 +179,22 @@ impl Sim {
             partitions,
         };
         let dropped = self.client.answered(broker, Ok(reply), self.now);
+        self.read();
         self.listen();
         dropped
+    }
+
+    /// Every offset that was acquired has a record.
+    fn read(&mut self) {
+        let unread = self.client.take_unread();
+        let read = unread.into_iter().map(|unread| Read {
+            broker: unread.broker,
+            key: unread.key,
+            deadline: unread.acquired.deadline,
+            gaps: Vec::new(),
+            batch: Some(batch(unread.acquired)),
+        });
+        self.client.read(read.collect());
     }
 
     /// The broker takes everything, and brings nothing.
@@ -177,23 +216,19 @@ impl Sim {
         last: i64,
         mut others: Vec<PartitionReply>,
     ) {
-        let deadline = self.now + LOCK;
-        let batch = AcquiredBatch {
-            partition: partition(index),
-            records: Vec::new(),
-            corrupt: Vec::new(),
-            lock_deadline: deadline,
-            acquired_at: self.now,
-            held: self.credit.hold(1),
-        };
         others.push(PartitionReply {
             acquired: Some(Acquired {
                 partition: partition(index),
-                batch: Some(batch),
-                kept: vec![(first, last)],
-                gaps: Vec::new(),
+                ranges: vec![AcquiredRange {
+                    first,
+                    last,
+                    delivery_count: 1,
+                }],
                 doubled: false,
-                deadline,
+                deadline: self.now + LOCK,
+                arrived_at: self.now,
+                bytes: None,
+                held: self.credit.hold(1),
             }),
             ..answer(index, None, None)
         });
