@@ -11,8 +11,7 @@ use super::{connector, known_keys, overrides, worker};
 const INTRODUCTION: &str = "\
 # Configuration
 
-Printed by `sluice reference`. Names are those of Kafka Connect and of Kafka's clients; what is ours
-begins with `share.` or is marked by its table.
+Printed by `sluice reference`. Where Kafka Connect or Kafka's clients have a key, it has their name.
 
 A worker and its connectors are told by, the later ones winning: defaults, files, the environment,
 `--set`. In the environment `SLUICE_<KEY>` is a worker's key and `SLUICE_SINK_<ALIAS>_<KEY>` a
