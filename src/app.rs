@@ -11,6 +11,7 @@ use tokio::time::{Duration, interval};
 use crate::cli::{App, Exit, MigrationTarget};
 use crate::config::load::Configuration;
 use crate::config::plugins::Plugins;
+use crate::config::reference::Table;
 use crate::connectors::{Manager, migrate};
 use crate::converters::part::Part;
 use crate::telemetry::{logs, status_log};
@@ -37,6 +38,14 @@ pub fn plugins() -> Plugins {
             }
         },
     }
+}
+
+/// Their keys, for the reference.
+#[must_use]
+pub fn plugin_tables() -> Vec<Table> {
+    let mut tables = sinks::registry::tables();
+    tables.extend(converters::registry::tables());
+    tables
 }
 
 /// What the commands do.

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use sluice::app::{Worker, plugins};
+use sluice::app::{Worker, plugin_tables, plugins};
 use sluice::cli::{Surroundings, execute};
 use sluice::config::env::Environment;
 
@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     let surroundings = Surroundings {
         environment: Environment::of_process(),
         plugins: plugins(),
-        plugin_tables: Vec::new(),
+        plugin_tables: plugin_tables(),
         out: &mut std::io::stdout(),
         err: &mut std::io::stderr(),
     };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
+use ahash::AHashMap;
 use tokio::time::Instant;
 
 use crate::books::{Effects, SharedBooks};
@@ -40,11 +41,28 @@ pub(crate) struct AcknowledgerLinks {
 ///    of their end, 4. shows it all in the live view.
 pub struct Acknowledger {
     links: AcknowledgerLinks,
+    gone: Gone,
+}
+
+/// The newest incarnation of each task that is known to be gone.
+#[derive(Debug, Default)]
+struct Gone(AHashMap<u32, u32>);
+
+impl Gone {
+    /// Whether that is news. A task tells its end, and the supervisor may find
+    /// it dead as well: by the second word the next incarnation may be at work.
+    fn is_news(&mut self, gone: &TaskGone) -> bool {
+        let known = self.0.insert(gone.task, gone.incarnation);
+        known.is_none_or(|known| known < gone.incarnation)
+    }
 }
 
 impl Acknowledger {
-    pub(crate) const fn new(links: AcknowledgerLinks) -> Self {
-        Self { links }
+    pub(crate) fn new(links: AcknowledgerLinks) -> Self {
+        Self {
+            links,
+            gone: Gone::default(),
+        }
     }
 
     fn carry_out(&self, effects: Effects) {
@@ -140,10 +158,14 @@ impl Handler<Letter<TaskGone>> for Acknowledger {
     type Result = ();
 
     fn handle(&mut self, letter: Letter<TaskGone>, _ctx: &mut Self::Context) {
+        let gone = letter.message;
+        if !self.gone.is_news(&gone) {
+            return;
+        }
         // The put's end, if it had one, came before this and was entered first.
-        let effects = self.links.books.lock().task_gone(Some(letter.message.task));
+        let effects = self.links.books.lock().task_gone(Some(gone.task));
         self.carry_out(effects);
-        let _ = self.links.supervisor.signal(letter.message);
+        let _ = self.links.supervisor.signal(gone);
     }
 }
 
@@ -175,5 +197,25 @@ impl Handler<Letter<RejectedOnArrival>> for Acknowledger {
 
     fn handle(&mut self, letter: Letter<RejectedOnArrival>, _ctx: &mut Self::Context) {
         self.carry_out(letter.message.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::TaskEnd;
+
+    #[test]
+    fn a_death_that_is_told_twice_is_news_once() {
+        let gone = |task, incarnation| TaskGone {
+            task,
+            incarnation,
+            end: TaskEnd::Died("by plan".into()),
+        };
+        let mut known = Gone::default();
+        assert!(known.is_news(&gone(3, 1)));
+        assert!(!known.is_news(&gone(3, 1)));
+        assert!(known.is_news(&gone(3, 2)));
+        assert!(known.is_news(&gone(4, 1)), "another task");
     }
 }

@@ -101,8 +101,7 @@ impl Converter {
             self.idle.pop_front();
             if enlisted.mailbox.signal(DeliverChunk(put)).is_err() {
                 // Found dead between two looks: what it was to put goes on.
-                let effects = self.books.lock().task_gone(Some(task));
-                debug_assert!(effects.settle.is_empty());
+                self.books.lock().task_gone(Some(task));
             }
         }
         self.books.set_idle_tasks(self.idle.len());
@@ -131,6 +130,9 @@ impl Converter {
                 ctx.stop();
                 return;
             }
+            // What is due waits for a task from here on, or this would wake
+            // again and again while all tasks are busy.
+            converter.books.lock().wake(Instant::now());
             converter.dispatch();
             converter.watch_queue(ctx);
         }));
@@ -180,6 +182,9 @@ impl Handler<Letter<EnlistTask>> for Converter {
             idle: false,
         });
         self.idle.retain(|idle| *idle != task);
+        // A chunk that was on its way while the former incarnation died.
+        self.books.lock().task_gone(Some(task));
+        self.dispatch();
     }
 }
 

@@ -1,6 +1,7 @@
 //! One task: hands chunks to its own sink instance and tells what became of
 //! each record.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use crate::messages::{
 use crate::outcome::Cause;
 use crate::ports::sink::{SinkError, SinkFactory, TaskContext};
 use crate::retry::RetryPolicy;
-use crate::sink_host::{Called, SinkHost, SinkThread};
+use crate::sink_host::{Called, SinkHost, SinkThread, panic_message};
 
 /// A buffering sink is flushed when no work has come for so long.
 const IDLE_FLUSH: Duration = Duration::from_millis(5);
@@ -70,6 +71,8 @@ pub struct Delivery {
     idle_flush: Option<SpawnHandle>,
     /// How often in a row the sink was unavailable.
     unavailable: u32,
+    /// The sink is left alone for a while.
+    resting: bool,
     closing: Option<oneshot::Sender<()>>,
     shown: TaskState,
 }
@@ -94,6 +97,7 @@ impl Delivery {
             buffered_since: None,
             idle_flush: None,
             unavailable: 0,
+            resting: false,
             closing: None,
             shown: TaskState::Opening,
         }
@@ -142,13 +146,11 @@ impl Delivery {
     }
 
     fn begin(&mut self, put: Put, ctx: &mut Context<Self>) {
-        let Some(mut host) = self.host.take() else {
+        let Some(mut host) = self.host.take_if(|_| !self.resting) else {
             self.next = Some(put);
             return;
         };
-        if let Some(idle) = self.idle_flush.take() {
-            ctx.cancel_future(idle);
-        }
+        self.stop_idle_flush(ctx);
         let lease = put.lease;
         let deadline = Instant::now() + self.settings.delivery_timeout;
         let links = self.links.clone();
@@ -169,12 +171,13 @@ impl Delivery {
         match told {
             PutTold::Fine => {
                 self.host = Some(host);
-                self.unavailable = 0;
                 if self.settings.sink.traits().buffers {
-                    self.after_buffering(lease, ctx);
+                    self.buffered.push(lease);
+                    self.buffered_since.get_or_insert_with(Instant::now);
                 } else {
-                    self.next_step(ctx);
+                    self.unavailable = 0;
                 }
+                self.next_step(ctx);
             }
             PutTold::Failed => {
                 self.host = Some(host);
@@ -189,19 +192,34 @@ impl Delivery {
         }
     }
 
-    /// Closes if asked to, goes on with a waiting chunk, or asks for one.
+    /// Flushes what is due, closes if asked to, goes on with a waiting chunk,
+    /// or asks for one.
     fn next_step(&mut self, ctx: &mut Context<Self>) {
-        if self.closing.is_some() {
+        let closing = self.closing.is_some();
+        if self.host.is_none() || (self.resting && !closing) {
+            return;
+        }
+        let waits = self.buffered_since.map(|since| since.elapsed());
+        if waits.is_some_and(|waits| closing || waits >= self.settings.flush_interval) {
+            self.flush(ctx);
+        } else if closing {
             self.close(ctx);
         } else if let Some(put) = self.next.take() {
             self.begin(put, ctx);
-        } else if self.host.is_some() {
+        } else {
+            if waits.is_some() {
+                self.flush_when_idle(ctx);
+            }
             self.ask();
         }
     }
 
     fn back_off(&mut self, cause: Cause, ctx: &mut Context<Self>) {
+        if self.closing.is_some() {
+            return self.next_step(ctx);
+        }
         self.unavailable += 1;
+        self.resting = true;
         let delay = self
             .settings
             .backoff
@@ -213,21 +231,24 @@ impl Delivery {
             );
         }
         self.show(TaskState::BackingOff(cause));
-        ctx.run_later(delay, |delivery, ctx| delivery.next_step(ctx));
+        ctx.run_later(delay, |delivery, ctx| {
+            delivery.resting = false;
+            delivery.next_step(ctx);
+        });
     }
 
-    fn after_buffering(&mut self, lease: u32, ctx: &mut Context<Self>) {
-        self.buffered.push(lease);
-        let since = *self.buffered_since.get_or_insert_with(Instant::now);
-        if since.elapsed() >= self.settings.flush_interval || self.closing.is_some() {
-            self.flush(ctx);
-            return;
-        }
-        self.idle_flush = Some(ctx.run_later(IDLE_FLUSH, |delivery, ctx| {
+    fn flush_when_idle(&mut self, ctx: &mut Context<Self>) {
+        let idle = ctx.run_later(IDLE_FLUSH, |delivery, ctx| {
             delivery.idle_flush = None;
             delivery.flush(ctx);
-        }));
-        self.ask();
+        });
+        self.idle_flush = Some(idle);
+    }
+
+    fn stop_idle_flush(&mut self, ctx: &mut Context<Self>) {
+        if let Some(idle) = self.idle_flush.take() {
+            ctx.cancel_future(idle);
+        }
     }
 
     /// Flushes; a chunk that comes meanwhile waits.
@@ -235,6 +256,7 @@ impl Delivery {
         let Some(mut host) = self.host.take() else {
             return;
         };
+        self.stop_idle_flush(ctx);
         self.buffered_since = None;
         let leases = std::mem::take(&mut self.buffered);
         let (acknowledger, kill) = (self.links.acknowledger.clone(), self.links.kill.clone());
@@ -274,13 +296,20 @@ impl Delivery {
             None => ctx.stop(),
             Some(Err(cause)) => self.end(TaskEnd::Died(cause), ctx),
             Some(Ok((_, Err(SinkError::Fatal(cause))))) => self.end(TaskEnd::Failed(cause), ctx),
-            Some(Ok((host, result))) => {
+            Some(Ok((host, Ok(())))) => {
                 self.host = Some(host);
-                if let Err(error) = &result {
-                    tracing::warn!(
-                        connector = %self.name, task = self.context.task, %error, "flush failed"
-                    );
-                }
+                self.unavailable = 0;
+                self.next_step(ctx);
+            }
+            Some(Ok((host, Err(SinkError::Unavailable(cause))))) => {
+                self.host = Some(host);
+                self.back_off(cause, ctx);
+            }
+            Some(Ok((host, Err(error)))) => {
+                self.host = Some(host);
+                tracing::warn!(
+                    connector = %self.name, task = self.context.task, %error, "flush failed"
+                );
                 self.next_step(ctx);
             }
         }
@@ -397,7 +426,8 @@ async fn try_open(
     context: &TaskContext,
     settings: &DeliverySettings,
 ) -> Result<SinkHost, SinkError> {
-    let sink = settings.sink.create(context)?;
+    let sink = catch_unwind(AssertUnwindSafe(|| settings.sink.create(context)))
+        .map_err(|panic| SinkError::Fatal(panic_message(&*panic)))??;
     let mut host = if settings.sink.traits().blocking {
         let name = format!("{}-{}", context.connector, context.task);
         SinkHost::Thread(SinkThread::start(name, sink, &settings.abandoned_threads)?)
@@ -468,13 +498,42 @@ impl Handler<Letter<CloseTask>> for Delivery {
 
     fn handle(&mut self, letter: Letter<CloseTask>, ctx: &mut Self::Context) {
         self.closing = Some(letter.message.0);
-        if self.host.is_none() {
-            return;
+        self.next_step(ctx);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ports::sink::{Sink, SinkTraits};
+
+    struct Bomb;
+
+    impl SinkFactory for Bomb {
+        fn traits(&self) -> SinkTraits {
+            SinkTraits::default()
         }
-        if self.buffered.is_empty() {
-            self.close(ctx);
-        } else {
-            self.flush(ctx);
+
+        fn create(&self, _context: &TaskContext) -> Result<Box<dyn Sink>, SinkError> {
+            panic!("boom")
         }
+    }
+
+    #[tokio::test]
+    async fn a_factory_that_panics_fails_its_task_by_name() {
+        let context = TaskContext {
+            connector: "test".into(),
+            task: 0,
+            worker: "worker".into(),
+        };
+        let settings = DeliverySettings {
+            sink: Arc::new(Bomb),
+            delivery_timeout: Duration::from_secs(1),
+            flush_interval: Duration::from_secs(1),
+            backoff: RetryPolicy::default(),
+            abandoned_threads: Arc::default(),
+        };
+        let error = try_open(&context, &settings).await.err();
+        assert_eq!(error, Some(SinkError::Fatal("panicked: boom".into())));
     }
 }

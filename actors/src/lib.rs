@@ -38,3 +38,8 @@ pub mod threads;
 pub mod value;
 pub mod window;
 pub mod work_queue;
+
+/// The README's code is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

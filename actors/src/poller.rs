@@ -1,6 +1,7 @@
 //! Takes what the source has to tell, and sets how much it may fetch.
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, StreamHandler};
@@ -109,23 +110,37 @@ impl Poller {
         self.delivered = delivered;
         self.window.bound(self.links.span, partitions);
         let records = self.window.observe(seen);
-        if self.links.books.is_polling() {
-            self.links.credit.set_window_records(records);
+        let records = if self.links.books.is_polling() {
+            records
         } else {
-            self.links.credit.set_window_records(0);
-        }
+            0
+        };
+        self.links.credit.set_window_records(records);
         self.links
             .view
             .update(&self.links.connector, |view| view.window = records);
     }
 }
 
+/// The source's next event; none after the kill. What comes then is for the
+/// next generation, since nobody of this one would hand it on.
+fn next_event(
+    events: &SharedEvents,
+    kill: &KillSwitch,
+    waker: &mut std::task::Context<'_>,
+) -> Poll<Option<SourceEvent>> {
+    if kill.is_dead() {
+        return Poll::Ready(None);
+    }
+    events.lock().poll_recv(waker)
+}
+
 impl Actor for Poller {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        let events = Arc::clone(&self.links.events);
-        ctx.add_stream(poll_fn(move |waker| events.lock().poll_recv(waker)));
+        let (events, kill) = (Arc::clone(&self.links.events), self.links.kill.clone());
+        ctx.add_stream(poll_fn(move |waker| next_event(&events, &kill, waker)));
         self.adapt();
         ctx.run_interval(WINDOW_TICK, |poller, ctx| {
             if poller.links.kill.is_dead() {
@@ -156,6 +171,30 @@ impl StreamHandler<SourceEvent> for Poller {
     }
 
     fn finished(&mut self, _ctx: &mut Self::Context) {
-        // The source is closed; the supervisor stops this actor.
+        // The source is closed, or this generation is dead; in the end the
+        // kill switch stops this actor.
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_dead_generation_leaves_events_to_the_next_one() {
+        let (sender, receiver) = mpsc::channel(2);
+        let events: SharedEvents = Arc::new(Mutex::new(receiver));
+        let (old, new) = (KillSwitch::default(), KillSwitch::default());
+        sender.send(SourceEvent::Ready).await.unwrap();
+        old.throw();
+        assert!(
+            std::future::poll_fn(|waker| next_event(&events, &old, waker))
+                .await
+                .is_none()
+        );
+        let event = std::future::poll_fn(|waker| next_event(&events, &new, waker)).await;
+        assert!(matches!(event, Some(SourceEvent::Ready)));
     }
 }

@@ -155,6 +155,7 @@ impl Supervisor {
             return;
         }
         for gone in generation.dead_tasks() {
+            tracing::warn!(connector = %self.connector, task = gone.task, "task found dead");
             generation.report_gone(gone);
         }
     }

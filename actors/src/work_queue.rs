@@ -190,7 +190,8 @@ impl WorkQueue {
         *self = Self::default();
     }
 
-    fn wake(&mut self, now: Instant) {
+    /// Moves what is due to what could be taken.
+    pub fn wake(&mut self, now: Instant) {
         while self.next_due().is_some_and(|at| at <= now) {
             if let Some(Reverse(later)) = self.later.pop() {
                 self.waiting_records -= later.work.records.len();

@@ -281,10 +281,7 @@ async fn a_chunk_with_a_hidden_bad_record_is_split_until_it_is_found() {
 
 #[actix::test]
 async fn a_buffering_sinks_records_are_accepted_after_the_flush_only() {
-    let sink = FakeSinkFactory::new(|_, _| Act::Deliver).with_traits(SinkTraits {
-        buffers: true,
-        ..SinkTraits::default()
-    });
+    let sink = FakeSinkFactory::new(|_, _| Act::Deliver).with_traits(buffering());
     let running = start(&[200], policy(2, Tolerance::None), &sink);
     running.until_accepted(200).await;
     assert_eq!(running.seen.delivered.lock().len(), 200);
@@ -295,6 +292,68 @@ async fn a_buffering_sinks_records_are_accepted_after_the_flush_only() {
             .load(std::sync::atomic::Ordering::SeqCst)
             >= 1
     );
+}
+
+fn buffering() -> SinkTraits {
+    SinkTraits {
+        buffers: true,
+        ..SinkTraits::default()
+    }
+}
+
+#[actix::test]
+async fn buffered_records_are_flushed_though_the_next_put_fails() {
+    let sink = FakeSinkFactory::new(|record, _| match record.offset {
+        1 => Act::Fail(SinkError::RejectedOne("too large".into())),
+        _ => Act::Deliver,
+    })
+    .with_traits(buffering());
+    let one_by_one = Policy {
+        max_put_records: 1,
+        ..policy(1, Tolerance::All)
+    };
+    let running = start(&[2], one_by_one, &sink);
+    running.until_accepted(1).await;
+    assert_eq!(running.source.fate(0, 1), Fate::Rejected);
+}
+
+#[actix::test]
+async fn a_flush_that_finds_the_sink_unavailable_is_not_tried_in_a_loop() {
+    let down = Instant::now() + Duration::from_secs(20);
+    let sink = FakeSinkFactory::new(|_, _| Act::Deliver)
+        .with_traits(buffering())
+        .with_flush(move |_| {
+            if Instant::now() < down {
+                Err(SinkError::Unavailable("refused".into()))
+            } else {
+                Ok(())
+            }
+        });
+    let running = start(&[50], policy(2, Tolerance::None), &sink);
+    running.until_accepted(50).await;
+    assert!((0..50).all(|offset| running.source.delivery_count(0, offset) == 1));
+    let flushes = running
+        .seen
+        .flushes
+        .load(std::sync::atomic::Ordering::SeqCst);
+    assert!(flushes < 40, "{flushes} flushes in 20 seconds");
+}
+
+#[actix::test]
+async fn a_retry_that_comes_due_while_all_tasks_are_busy_waits_quietly() {
+    // A pipeline that spins keeps the paused clock from moving on.
+    let sink = FakeSinkFactory::new(|record, puts| match (record.offset, puts) {
+        (0, 0) => Act::Retry,
+        (1, _) => Act::DeliverAfter(Duration::from_secs(5)),
+        _ => Act::Deliver,
+    });
+    let one_by_one = Policy {
+        max_put_records: 1,
+        ..policy(1, Tolerance::None)
+    };
+    let running = start(&[2], one_by_one, &sink);
+    running.until_accepted(2).await;
+    assert_eq!(running.source.delivery_count(0, 0), 1);
 }
 
 #[actix::test]

@@ -1,7 +1,7 @@
 //! The table of a connector's keys: Kafka Connect's, and those of share
 //! groups. A sink's own keys are in the sink's table.
 
-use super::definition::{Key, Kind, Preset};
+use super::definition::{Key, Kind, Preset, key};
 
 pub const MAX_PUT_RECORDS: &str = "max.put.records";
 /// What Connect's users call [`MAX_PUT_RECORDS`].
@@ -248,12 +248,3 @@ pub const KEYS: &[Key] = &[
         "Whether outputs and acknowledgements are one transaction. All but off are still to come.",
     ),
 ];
-
-const fn key(name: &'static str, kind: Kind, preset: Preset, doc: &'static str) -> Key {
-    Key {
-        name,
-        kind,
-        preset,
-        doc,
-    }
-}

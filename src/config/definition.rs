@@ -65,6 +65,23 @@ pub struct Key {
     pub doc: &'static str,
 }
 
+/// A row of a table of keys.
+pub(crate) const fn key(name: &'static str, kind: Kind, preset: Preset, doc: &'static str) -> Key {
+    Key {
+        name,
+        kind,
+        preset,
+        doc,
+    }
+}
+
+/// The items of a list: texts parted by commas; empty ones do not count.
+pub(crate) fn list_items(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',')
+        .map(str::trim)
+        .filter(|item| !item.is_empty())
+}
+
 /// A text that cannot be printed.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(String);
@@ -262,12 +279,7 @@ impl<'a> Reader<'a> {
     #[must_use]
     pub fn list(&mut self, name: &'static str) -> Vec<String> {
         self.read(name, |text| {
-            Ok(text
-                .split(',')
-                .map(str::trim)
-                .filter(|part| !part.is_empty())
-                .map(str::to_owned)
-                .collect())
+            Ok(list_items(text).map(str::to_owned).collect())
         })
         .unwrap_or_default()
     }

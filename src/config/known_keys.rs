@@ -2,6 +2,7 @@
 //! that was probably meant.
 
 use super::definition::{Faults, Key};
+use super::nearest::nearest_key;
 use super::notes::Notes;
 
 /// A key of Kafka Connect that does nothing here. A name with a dot at its
@@ -167,32 +168,12 @@ impl KnownKeys {
 
 /// The message for a key that is not known.
 fn unknown(key: &str, known: impl Iterator<Item = String>) -> String {
-    match nearest(key, known) {
+    // A name with a dot at its end stands for many.
+    let known = known.filter(|name| !name.ends_with('.'));
+    match nearest_key(key, known) {
         Some(name) => format!("is not a known key; did you mean {name}?"),
         None => "is not a known key".to_owned(),
     }
-}
-
-/// The name that was probably meant: the same without its prefix, or one
-/// a few slips of the finger away.
-fn nearest(key: &str, known: impl Iterator<Item = String>) -> Option<String> {
-    let slips_allowed = (key.len() / 5).clamp(1, 4);
-    known
-        .filter(|name| !name.ends_with('.'))
-        .map(|name| {
-            let is_tail = name
-                .strip_suffix(key)
-                .is_some_and(|front| front.ends_with('.'));
-            let distance = if is_tail {
-                0
-            } else {
-                strsim::damerau_levenshtein(key, &name)
-            };
-            (distance, name)
-        })
-        .filter(|(distance, _)| *distance <= slips_allowed)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, name)| name)
 }
 
 #[cfg(test)]

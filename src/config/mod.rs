@@ -10,6 +10,7 @@ pub mod files;
 pub mod known_keys;
 pub mod layers;
 pub mod load;
+pub(crate) mod nearest;
 pub mod notes;
 pub mod overrides;
 pub mod plugins;

@@ -61,7 +61,7 @@ pub const CONSUMER_KEYS: &[Key] = &[
 ];
 
 /// Keys that a share consumer refuses, and what to use instead.
-const REFUSED: &[(&str, &str)] = &[
+pub(super) const REFUSED: &[(&str, &str)] = &[
     (
         "auto.offset.reset",
         "a share group has it on the broker; use share.auto.offset.reset",
@@ -121,7 +121,7 @@ const NO_JMX: &str = "there is no JVM to report from";
 const OWN_BACK_OFF: &str = "requests are tried again by the client's own back-off";
 const SYSTEM: &str = "the operating system sizes the socket's buffers";
 
-const INERT: &[Inert] = &[
+pub(super) const INERT: &[Inert] = &[
     Inert {
         name: "auto.commit.interval.ms",
         reason: ONE_BY_ONE,

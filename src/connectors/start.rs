@@ -90,6 +90,8 @@ pub(super) async fn start(
         return Err(StartError::Later(cause.to_owned()));
     }
     let settings = make_group_ready(config, &admin, &names).await?;
+    // Before joining: what does not fit must not hold partitions first.
+    let spec = pipeline_spec(config, &settings, &ground.worker)?;
 
     let names: Vec<Arc<str>> = names.into_iter().map(Arc::from).collect();
     let credit = Credit::new(config.share.max_in_flight_bytes);
@@ -112,7 +114,7 @@ pub(super) async fn start(
         &ground.runtime,
     );
     let pipeline = Pipeline::start(
-        pipeline_spec(config, &settings, &ground.worker)?,
+        spec,
         source,
         events,
         credit,

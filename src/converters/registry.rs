@@ -13,6 +13,8 @@ use super::primitive::PrimitiveConverter;
 use super::simple_header::SimpleHeaderConverter;
 use super::string::{self, StringConverter};
 use crate::config::definition::{Faults, Key, Properties, Reader};
+use crate::config::nearest::unknown_class;
+use crate::config::reference::Table;
 
 /// A converter that can be named in a configuration.
 #[derive(Debug)]
@@ -117,7 +119,7 @@ impl Entry {
     }
 
     fn names(&self) -> [&'static str; 3] {
-        [self.class, self.simple_name(), self.alias]
+        [self.alias, self.simple_name(), self.class]
     }
 }
 
@@ -125,6 +127,29 @@ impl Entry {
 #[must_use]
 pub fn all() -> &'static [Entry] {
     ENTRIES
+}
+
+/// What the reference says of each converter.
+#[must_use]
+pub fn tables() -> Vec<Table> {
+    let table = |entry: &Entry| {
+        let [alias, simple, class] = entry.names();
+        let parts = match entry.build {
+            Build::Record(_) => "keys, values and headers",
+            Build::Header(_) => "headers only",
+        };
+        let keys = if entry.keys.is_empty() {
+            "It has no keys of its own."
+        } else {
+            "Its keys stand below `key.converter.`, `value.converter.` or `header.converter.`."
+        };
+        Table {
+            title: format!("Converter {alias}").into(),
+            text: format!("`{alias}`, `{simple}` or `{class}`, for {parts}. {keys}").into(),
+            keys: entry.keys,
+        }
+    };
+    ENTRIES.iter().map(table).collect()
 }
 
 /// The keys of a converter, by any of its names.
@@ -178,29 +203,21 @@ fn lookup(class: &str, part: Part, faults: &mut Faults) -> Option<&'static Entry
             None
         }
         None => {
-            let nearest = nearest(class, part);
-            let message = format!("no converter is called {class:?}; the nearest is {nearest}");
-            faults.add(part.class_key(), message);
+            faults.add(part.class_key(), unknown(class, part));
             None
         }
     }
 }
 
-/// The known name most like this one; of an unknown package, by the class
-/// alone.
-fn nearest(class: &str, part: Part) -> &'static str {
-    let simple = class.rsplit('.').next().unwrap_or(class);
-    let likeness = |entry: &Entry| {
-        let names = [entry.simple_name(), entry.alias];
-        names
-            .map(|name| strsim::jaro_winkler(&name.to_lowercase(), &simple.to_lowercase()))
-            .into_iter()
-            .fold(0.0, f64::max)
-    };
-    let serving = ENTRIES.iter().filter(|entry| entry.serves(part));
-    serving
-        .max_by(|one, other| likeness(one).total_cmp(&likeness(other)))
-        .map_or("none", |entry| entry.class)
+fn unknown(class: &str, part: Part) -> String {
+    let serving = || ENTRIES.iter().filter(move |entry| entry.serves(part));
+    let names = serving().flat_map(Entry::names);
+    unknown_class(
+        "converter",
+        class,
+        names,
+        serving().map(|entry| entry.alias),
+    )
 }
 
 /// A converter of values, for headers.
@@ -251,24 +268,25 @@ mod tests {
 
     #[test]
     fn an_unknown_class_is_refused_with_the_key_and_the_nearest_class() {
+        let json = "org.apache.kafka.connect.json.JsonConverter";
+        let string = "org.apache.kafka.connect.storage.StringConverter";
         for (wrong, right) in [
+            ("org.apache.kafka.connect.json.JsonConvertor", json),
+            ("org.apache.kafka.connect.StringConverter", string),
+            ("jsn", "json"),
             (
-                "org.apache.kafka.connect.json.JsonConvertor",
-                "JsonConverter",
+                "ByteArray",
+                "org.apache.kafka.connect.converters.ByteArrayConverter",
             ),
-            (
-                "org.apache.kafka.connect.StringConverter",
-                "StringConverter",
-            ),
-            ("jsn", "JsonConverter"),
-            ("ByteArray", "ByteArrayConverter"),
         ] {
             let mut faults = Faults::default();
             assert!(converter(wrong, Part::Key, &Properties::new(), &mut faults).is_none());
             let fault = faults.iter().next().unwrap();
             assert_eq!(fault.key, "key.converter");
             assert!(fault.message.contains(wrong), "{fault}");
-            assert!(fault.message.ends_with(&format!(".{right}")), "{fault}");
+            let hint = format!("Did you mean {right:?}?");
+            assert!(fault.message.ends_with(&hint), "{fault}");
+            assert!(!fault.message.contains("simple"), "not for keys: {fault}");
         }
     }
 

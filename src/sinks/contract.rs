@@ -12,6 +12,9 @@ use sluice_actors::record::{Header, SinkRecord, SourcePartition, TimestampType, 
 use sluice_actors::report::Report;
 use sluice_actors::value::{Datum, Field, Kind, Schema, Value};
 
+use crate::config::definition::{Faults, Properties};
+use crate::sinks::registry;
+
 /// Tries a sink that is in good health: it must take whatever may lie in a
 /// topic, and stand being used as the pipeline uses it.
 pub(in crate::sinks) async fn check(factory: &dyn SinkFactory) {
@@ -82,6 +85,20 @@ async fn stands_a_put_that_is_dropped(factory: &dyn SinkFactory) {
 
 fn is_good(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Delivered | Outcome::Buffered)
+}
+
+/// The sink of that class with these settings, if nothing is wrong with them.
+pub(in crate::sinks) fn factory_of(
+    class: &str,
+    settings: &[(&str, &str)],
+) -> (Option<Arc<dyn SinkFactory>>, Faults) {
+    let properties: Properties = settings
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect();
+    let mut faults = Faults::default();
+    let factory = registry::factory(class, &properties, &mut faults);
+    (factory, faults)
 }
 
 pub(in crate::sinks) fn task(task: u32) -> TaskContext {

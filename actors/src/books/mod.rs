@@ -314,7 +314,7 @@ impl Books {
             PutEnd::Answered(Err(SinkError::RejectedOne(cause))) => {
                 self.split(&put, &rest, kills, cause, &mut effects);
             }
-            PutEnd::Panicked(cause) if kills == 0 && rest.len() > 1 => {
+            PutEnd::Panicked(cause) if kills == 0 => {
                 // Once more as it is: the task may have been to blame.
                 let work = self.take_back(&put, &rest, 1);
                 tracing::warn!(%cause, records = rest.len(), "a task died over its records");
@@ -349,10 +349,11 @@ impl Books {
             let places = self.puts.take_buffered(*lease);
             match result {
                 Ok(()) => self.deliver(&put, &places, &mut effects),
-                Err(SinkError::Retry(cause)) => {
+                // Who of all that was buffered is to blame, no split can tell.
+                Err(SinkError::Retry(cause) | SinkError::RejectedOne(cause)) => {
                     self.retry(&put, &places, cause, now, &mut effects);
                 }
-                Err(_) => {
+                Err(SinkError::Unavailable(_) | SinkError::Fatal(_)) => {
                     let work = self.take_back(&put, &places, put.kills);
                     self.put_again(work, &mut effects);
                 }
@@ -393,14 +394,33 @@ impl Books {
         }
     }
 
+    /// Moves what is due from those that wait for their time to those that
+    /// wait for a task.
+    pub fn wake(&mut self, now: Instant) {
+        self.queue.wake(now);
+    }
+
     /// Looks after the locks: asks for renewals well ahead of their end, and
     /// forgets what has expired all the same.
     pub fn watch_locks(&mut self, now: Instant) -> Effects {
         self.ledger.expire(now);
+        self.forget_failing();
         let margin = self.lock_duration.mul_f64(RENEWAL_MARGIN);
         Effects {
             settle: self.ledger.renewals(now, margin),
             ..Effects::default()
+        }
+    }
+
+    /// Records that were lost while they failed come under another acquisition,
+    /// if at all.
+    fn forget_failing(&mut self) {
+        if self.failing.len() > self.ledger.open() {
+            let ledger = &self.ledger;
+            self.failing
+                .retain(|(topic, partition, offset, acquisition), _| {
+                    ledger.is_open((*topic, *partition), *offset, *acquisition)
+                });
         }
     }
 

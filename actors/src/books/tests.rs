@@ -11,7 +11,7 @@ use crate::credit::Credit;
 use crate::gate::Gate;
 use crate::outcome::{Outcome, Rejection, Stage};
 use crate::ports::sink::SinkError;
-use crate::ports::source::Settlement;
+use crate::ports::source::{LostRange, Settlement};
 use crate::record::{AcquiredBatch, CorruptRange, RawRecord, TimestampType};
 use crate::retry::RetryPolicy;
 use crate::testing::{partition, record};
@@ -189,4 +189,59 @@ fn records_that_wait_long_no_longer_hold_their_response() {
     drop(put);
     assert_eq!(credit.held_bytes(), 5);
     assert!(response.is_unique());
+}
+
+#[test]
+fn a_record_gets_another_task_before_it_is_blamed_for_a_death() {
+    let mut books = books(None, Tolerance::All);
+    let put = deliver(&mut books, 0..1, 1);
+    let panicked = || PutEnd::Panicked("boom".into());
+    let first = books.put_ended(put.lease, panicked(), false, Instant::now());
+    assert!(first.settle.is_empty());
+    let again = books.dispatch(1, Instant::now()).unwrap();
+    let second = books.put_ended(again.lease, panicked(), false, Instant::now());
+    assert_eq!(ranges(&second), [(0, 0, Settlement::Reject)]);
+}
+
+#[test]
+fn a_failing_record_that_is_lost_is_forgotten() {
+    let mut books = books(None, Tolerance::None);
+    let put = deliver(&mut books, 0..3, 1);
+    let end = PutEnd::Answered(Err(SinkError::Retry("busy".into())));
+    books.put_ended(put.lease, end, false, Instant::now());
+    books.watch_locks(Instant::now());
+    assert_eq!(books.failing.len(), 3, "still failing");
+    let lost = LostRange {
+        partition: partition("orders", 0),
+        first_offset: 0,
+        last_offset: 1,
+        cause: "connection lost".into(),
+    };
+    books.lost(&[lost], Instant::now());
+    books.watch_locks(Instant::now());
+    assert_eq!(books.failing.len(), 1);
+}
+
+#[test]
+fn what_is_due_waits_for_a_task_and_no_longer_for_its_time() {
+    let mut books = books(None, Tolerance::None);
+    let put = deliver(&mut books, 0..1, 1);
+    let end = PutEnd::Answered(Err(SinkError::Retry("busy".into())));
+    books.put_ended(put.lease, end, false, Instant::now());
+    let due = books.queue().next_due().unwrap();
+    books.wake(due);
+    assert_eq!(books.queue().next_due(), None, "nobody has to wake again");
+    assert_eq!((books.queue().ready(), books.queue().waiting()), (1, 0));
+}
+
+#[test]
+fn no_record_is_blamed_for_a_flush_that_rejects_one() {
+    let mut books = books(None, Tolerance::All);
+    let put = deliver(&mut books, 0..1, 1);
+    let now = Instant::now();
+    books.put_ended(put.lease, PutEnd::Answered(Ok(())), true, now);
+    let rejected = Err(SinkError::RejectedOne("one of these".into()));
+    let effects = books.flushed(&[put.lease], &rejected, now);
+    assert!(effects.settle.is_empty());
+    assert_eq!(books.queue().waiting(), 1, "tried again after a while");
 }

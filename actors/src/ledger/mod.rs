@@ -199,12 +199,12 @@ impl Ledger {
         }
     }
 
-    /// The delivery count of a record that is open under this acquisition.
+    /// Whether a record is open under this acquisition.
     #[must_use]
-    pub fn delivery_count(&self, entry: Entry<'_>) -> Option<u16> {
+    pub fn is_open(&self, partition: (TopicId, i32), offset: i64, acquisition: u32) -> bool {
         self.partitions
-            .get(&(entry.partition.topic_id, entry.partition.partition))?
-            .delivery_count(entry.offset, entry.acquisition)
+            .get(&partition)
+            .is_some_and(|ledger| ledger.is_open(offset, acquisition))
     }
 
     /// Takes the broker's answer to a settlement.

@@ -167,11 +167,11 @@ impl PartitionLedger {
         true
     }
 
-    pub(super) fn delivery_count(&self, offset: i64, acquisition: u32) -> Option<u16> {
-        let place = usize::try_from(offset - self.base).ok()?;
-        let slot = self.slots.get(place)?;
-        (slot.acquisition == acquisition && slot.state != State::Vacant)
-            .then_some(slot.delivery_count)
+    pub(super) fn is_open(&self, offset: i64, acquisition: u32) -> bool {
+        let slot = usize::try_from(offset - self.base)
+            .ok()
+            .and_then(|place| self.slots.get(place));
+        slot.is_some_and(|slot| slot.acquisition == acquisition && slot.is_open())
     }
 
     pub(super) fn renewed(&mut self, offsets: RangeInclusive<i64>, lock_deadline: Instant) -> u64 {

@@ -36,14 +36,6 @@ impl Bench {
             .acquire(&self.partition, records, until, self.now)
     }
 
-    fn entry(&self, offset: i64, acquisition: u32) -> Entry<'_> {
-        Entry {
-            partition: &self.partition,
-            offset,
-            acquisition,
-        }
-    }
-
     fn lease(&mut self, lease: u32, offset: i64, acquisition: u32) -> bool {
         let partition = Arc::clone(&self.partition);
         let mut ours = true;
@@ -214,10 +206,11 @@ fn the_pin_is_the_first_open_offset() {
     }
     let pins = bench.ledger.pins();
     assert_eq!((pins[0].offset, pins[0].span), (6, 1));
-    assert_eq!(
-        bench.ledger.delivery_count(bench.entry(6, acquisition)),
-        Some(1)
-    );
+    let partition = (bench.partition.topic_id, bench.partition.partition);
+    let is_open = |offset, acquisition| bench.ledger.is_open(partition, offset, acquisition);
+    assert!(is_open(6, acquisition));
+    assert!(!is_open(5, acquisition), "accepted");
+    assert!(!is_open(6, acquisition + 1), "another delivery");
 }
 
 #[test]

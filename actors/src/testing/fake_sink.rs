@@ -27,6 +27,7 @@ pub enum Act {
 }
 
 type Plan = Arc<dyn Fn(&SinkRecord, usize) -> Act + Send + Sync>;
+type FlushPlan = Arc<dyn Fn(usize) -> Result<(), SinkError> + Send + Sync>;
 
 /// What all instances have seen.
 #[derive(Debug, Default)]
@@ -43,6 +44,7 @@ pub struct Seen {
 #[derive(Clone)]
 pub struct FakeSinkFactory {
     plan: Plan,
+    flush_plan: FlushPlan,
     traits: SinkTraits,
     seen: Arc<Seen>,
 }
@@ -52,6 +54,7 @@ impl FakeSinkFactory {
     pub fn new(plan: impl Fn(&SinkRecord, usize) -> Act + Send + Sync + 'static) -> Self {
         Self {
             plan: Arc::new(plan),
+            flush_plan: Arc::new(|_| Ok(())),
             traits: SinkTraits::default(),
             seen: Arc::default(),
         }
@@ -60,6 +63,16 @@ impl FakeSinkFactory {
     #[must_use]
     pub fn with_traits(mut self, traits: SinkTraits) -> Self {
         self.traits = traits;
+        self
+    }
+
+    /// The plan gets how many flushes there were before.
+    #[must_use]
+    pub fn with_flush(
+        mut self,
+        plan: impl Fn(usize) -> Result<(), SinkError> + Send + Sync + 'static,
+    ) -> Self {
+        self.flush_plan = Arc::new(plan);
         self
     }
 
@@ -78,6 +91,7 @@ impl SinkFactory for FakeSinkFactory {
         self.seen.created.fetch_add(1, Ordering::SeqCst);
         Ok(Box::new(FakeSink {
             plan: Arc::clone(&self.plan),
+            flush_plan: Arc::clone(&self.flush_plan),
             buffers: self.traits.buffers,
             seen: Arc::clone(&self.seen),
             buffered: Vec::new(),
@@ -88,6 +102,7 @@ impl SinkFactory for FakeSinkFactory {
 /// See the module.
 pub struct FakeSink {
     plan: Plan,
+    flush_plan: FlushPlan,
     buffers: bool,
     seen: Arc<Seen>,
     buffered: Vec<(i32, i64)>,
@@ -144,8 +159,11 @@ impl Sink for FakeSink {
     }
 
     async fn flush(&mut self) -> Result<(), SinkError> {
-        self.seen.flushes.fetch_add(1, Ordering::SeqCst);
-        self.seen.delivered.lock().append(&mut self.buffered);
+        let flushes = self.seen.flushes.fetch_add(1, Ordering::SeqCst);
+        // What a failed flush had is put again.
+        let buffered = std::mem::take(&mut self.buffered);
+        (self.flush_plan)(flushes)?;
+        self.seen.delivered.lock().extend(buffered);
         Ok(())
     }
 

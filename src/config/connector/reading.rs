@@ -11,7 +11,7 @@ use crate::config::connector_keys::{
     DEAD_LETTER_MODE, DEAD_LETTER_TOPIC, GROUP_PROTOCOL, KEYS, LOCK_DURATION, LOCK_TIMEOUT,
     MAX_POLL_RECORDS, MAX_PUT_RECORDS,
 };
-use crate::config::definition::{Faults, Reader};
+use crate::config::definition::{Faults, Reader, list_items};
 use crate::config::known_keys::{self, KnownKeys};
 use crate::config::layers::Settings;
 use crate::config::notes::Notes;
@@ -94,7 +94,7 @@ impl Reading<'_> {
     /// Whether `transforms.NAME.rest` belongs to a NAME in `transforms`.
     fn is_listed(&self, chain: &str, rest: &str) -> bool {
         let listed = self.class(chain);
-        listed.split(',').map(str::trim).any(|name| {
+        list_items(listed).any(|name| {
             rest.strip_prefix(name)
                 .is_some_and(|tail| tail.starts_with('.'))
         })

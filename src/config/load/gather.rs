@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::config::definition::Faults;
+use crate::config::definition::{Faults, list_items};
 use crate::config::files;
 use crate::config::layers::{COMMAND_LINE, Layer};
 
@@ -59,7 +59,7 @@ fn aliases(layers: &[Layer]) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     for chain in ["transforms", "predicates"] {
         let listed = layers.iter().rev().find_map(|layer| layer.get(chain));
-        let names = listed.unwrap_or_default().split(',').map(str::trim);
+        let names = list_items(listed.unwrap_or_default());
         found.extend(names.map(|name| (chain, name.to_owned())));
     }
     found

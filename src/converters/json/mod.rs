@@ -18,4 +18,7 @@ mod write_schema;
 
 pub use converter::JsonConverter;
 pub use settings::{DecimalFormat, KEYS, Settings};
-pub use write::{NonFinite, WriteOptions, append_json, to_envelope, to_json};
+pub use write::{
+    NonFinite, WriteOptions, append_json, append_list, append_string, non_finite_name, to_envelope,
+    to_json,
+};

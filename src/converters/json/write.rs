@@ -94,7 +94,8 @@ pub fn append_json(
     Ok(())
 }
 
-pub(super) fn append_string(text: &mut String, string: &str) {
+/// Appends a string in quotes, escaped where it must be.
+pub fn append_string(text: &mut String, string: &str) {
     text.push('"');
     let mut plain_from = 0;
     // Every byte that needs an escape is ASCII, so cuts are at characters.
@@ -118,7 +119,7 @@ pub(super) fn append_string(text: &mut String, string: &str) {
 }
 
 /// Parts with commas between, in brackets.
-pub(super) fn append_list<T>(
+pub fn append_list<T>(
     text: &mut String,
     (open, close): (char, char),
     parts: impl IntoIterator<Item = T>,
@@ -151,12 +152,22 @@ where
     }
     match non_finite {
         NonFinite::Null => text.push_str("null"),
-        NonFinite::Text if double.is_nan() => text.push_str("\"NaN\""),
-        NonFinite::Text if double > 0.0 => text.push_str("\"Infinity\""),
-        NonFinite::Text => text.push_str("\"-Infinity\""),
+        NonFinite::Text => append_string(text, non_finite_name(double)),
         NonFinite::Refuse => return Err(fault("JSON has no number for NaN or Infinity")),
     }
     Ok(())
+}
+
+/// Java's names of what is no finite number.
+#[must_use]
+pub const fn non_finite_name(number: f64) -> &'static str {
+    if number.is_nan() {
+        "NaN"
+    } else if number > 0.0 {
+        "Infinity"
+    } else {
+        "-Infinity"
+    }
 }
 
 fn append_decimal(
@@ -246,6 +257,9 @@ fn append_struct(
     let Some(Kind::Struct(fields)) = schema.map(|schema| &schema.kind) else {
         return Err(fault("a struct without its schema has no field names"));
     };
+    if fields.len() != values.len() {
+        return Err(fault("a struct has not the fields of its schema"));
+    }
     let members = fields.iter().zip(values);
     append_list(text, ('{', '}'), members, |text, (field, value)| {
         append_field(text, field, value, options)

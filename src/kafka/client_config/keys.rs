@@ -1,6 +1,6 @@
 //! The table of a client's properties, and of those that cannot be honoured.
 
-use crate::config::definition::{Key, Kind, Preset};
+use crate::config::definition::{Key, Kind, Preset, key};
 
 pub(super) const PROTOCOL: &str = "security.protocol";
 pub(super) const MECHANISM: &str = "sasl.mechanism";
@@ -173,15 +173,6 @@ pub const REFUSED: &[(&str, &str)] = &[
     ),
     ("ssl.cipher.suites", "the ciphers are rustls's; remove it"),
 ];
-
-const fn key(name: &'static str, kind: Kind, preset: Preset, doc: &'static str) -> Key {
-    Key {
-        name,
-        kind,
-        preset,
-        doc,
-    }
-}
 
 /// Why a property is refused, if it is.
 #[must_use]

@@ -1,192 +1,81 @@
-//! A record as one JSON object, and the JSON form of its values.
+//! A record as one JSON object.
 
-use std::io;
-
-use base64::prelude::{BASE64_STANDARD, Engine};
-use bigdecimal::BigDecimal;
-use serde::ser::{Error, Serialize, SerializeMap, Serializer};
-
+use sluice_actors::ports::converter::ConvertError;
 use sluice_actors::record::{Header, SinkRecord};
-use sluice_actors::value::{Datum, Field, Kind, Schema, Value};
+use sluice_actors::value::Datum;
+
+use crate::converters::json::{
+    DecimalFormat, NonFinite, WriteOptions, append_json, append_list, append_string,
+};
+
+/// Decimals keep all digits, bytes are base64; what JSON has no number for
+/// (NaN, infinities) is a text.
+const OPTIONS: WriteOptions = WriteOptions {
+    decimal_format: DecimalFormat::Numeric,
+    non_finite: NonFinite::Text,
+};
+
+/// Room for a small record, so that most lines grow once.
+const USUAL_LINE: usize = 256;
+
+type Written = Result<(), ConvertError>;
 
 /// Appends the JSON form of a value.
-pub(super) fn write_json(out: &mut Vec<u8>, datum: &Datum) -> Result<(), String> {
-    write(out, &Form::of(datum))
+pub(super) fn write_json(out: &mut Vec<u8>, datum: &Datum) -> Written {
+    write(out, |text| append_datum(text, datum))
 }
 
 /// Appends a record's object, without a newline.
-pub(super) fn write_record(out: &mut Vec<u8>, record: &SinkRecord) -> Result<(), String> {
-    write(
-        out,
-        &Line {
-            topic: &record.topic,
-            partition: record.partition.partition,
-            offset: record.offset,
-            timestamp: record.timestamp,
-            key: Form::of(&record.key),
-            value: Form::of(&record.value),
-            headers: Headers(&record.headers),
-        },
-    )
+pub(super) fn write_record(out: &mut Vec<u8>, record: &SinkRecord) -> Written {
+    write(out, |text| append_record(text, record))
 }
 
-fn write(out: &mut Vec<u8>, value: &impl Serialize) -> Result<(), String> {
-    let out: &mut dyn io::Write = out;
-    serde_json::to_writer(out, value).map_err(|error| error.to_string())
+fn write(out: &mut Vec<u8>, append: impl FnOnce(&mut String) -> Written) -> Written {
+    let mut text = String::with_capacity(USUAL_LINE);
+    append(&mut text)?;
+    out.extend_from_slice(text.as_bytes());
+    Ok(())
 }
 
-#[derive(serde::Serialize)]
-struct Line<'a> {
-    topic: &'a str,
-    partition: i32,
-    offset: i64,
-    timestamp: Option<i64>,
-    key: Form<'a>,
-    value: Form<'a>,
-    headers: Headers<'a>,
-}
-
-struct Headers<'a>(&'a [Header]);
-
-impl Serialize for Headers<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|header| HeaderLine {
-            key: &header.key,
-            value: Form::of(&header.value),
-        }))
+fn append_record(text: &mut String, record: &SinkRecord) -> Written {
+    text.push_str("{\"topic\":");
+    append_string(text, &record.topic);
+    let (partition, offset) = (record.partition.partition, record.offset);
+    text.push_str(&format!(
+        ",\"partition\":{partition},\"offset\":{offset},\"timestamp\":"
+    ));
+    match record.timestamp {
+        Some(timestamp) => text.push_str(&timestamp.to_string()),
+        None => text.push_str("null"),
     }
+    text.push_str(",\"key\":");
+    append_datum(text, &record.key)?;
+    text.push_str(",\"value\":");
+    append_datum(text, &record.value)?;
+    text.push_str(",\"headers\":");
+    append_list(text, ('[', ']'), &record.headers, append_header)?;
+    text.push('}');
+    Ok(())
 }
 
-#[derive(serde::Serialize)]
-struct HeaderLine<'a> {
-    key: &'a str,
-    value: Form<'a>,
+fn append_header(text: &mut String, header: &Header) -> Written {
+    text.push_str("{\"key\":");
+    append_string(text, &header.key);
+    text.push_str(",\"value\":");
+    append_datum(text, &header.value)?;
+    text.push('}');
+    Ok(())
 }
 
-/// A value with the schema that names its fields. Numbers keep all digits,
-/// bytes are base64; what JSON has no number for (NaN, infinities) is a text.
-#[derive(Clone, Copy)]
-struct Form<'a> {
-    value: &'a Value,
-    schema: Option<&'a Schema>,
-}
-
-impl<'a> Form<'a> {
-    fn of(datum: &'a Datum) -> Self {
-        Self {
-            value: &datum.value,
-            schema: datum.schema.as_deref(),
-        }
-    }
-
-    fn kind(&self) -> Option<&'a Kind> {
-        self.schema.map(|schema| &schema.kind)
-    }
-}
-
-impl Serialize for Form<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.value {
-            Value::Null => serializer.serialize_unit(),
-            Value::Boolean(value) => serializer.serialize_bool(*value),
-            Value::Int8(value) => serializer.serialize_i8(*value),
-            Value::Int16(value) => serializer.serialize_i16(*value),
-            Value::Int32(value) => serializer.serialize_i32(*value),
-            Value::Int64(value) => serializer.serialize_i64(*value),
-            Value::Float32(value) if value.is_finite() => serializer.serialize_f32(*value),
-            Value::Float64(value) if value.is_finite() => serializer.serialize_f64(*value),
-            Value::Float32(value) => serializer.collect_str(&not_finite(f64::from(*value))),
-            Value::Float64(value) => serializer.collect_str(&not_finite(*value)),
-            Value::Decimal(value) => decimal(value, serializer),
-            Value::String(value) => serializer.serialize_str(value),
-            Value::Bytes(value) => serializer.serialize_str(&BASE64_STANDARD.encode(value)),
-            Value::Array(items) => array(items, self.kind(), serializer),
-            Value::Map(entries) => map(entries, self.kind(), serializer),
-            Value::Struct(values) => match self.kind() {
-                Some(Kind::Struct(fields)) if fields.len() == values.len() => {
-                    structure(values, fields, serializer)
-                }
-                _ => Err(S::Error::custom("a struct does not fit its schema")),
-            },
-        }
-    }
-}
-
-/// Java's names.
-pub(super) fn not_finite(value: f64) -> &'static str {
-    match value {
-        value if value.is_nan() => "NaN",
-        value if value > 0.0 => "Infinity",
-        _ => "-Infinity",
-    }
-}
-
-fn decimal<S: Serializer>(value: &BigDecimal, serializer: S) -> Result<S::Ok, S::Error> {
-    let number: serde_json::Number = value.to_string().parse().map_err(S::Error::custom)?;
-    number.serialize(serializer)
-}
-
-fn array<S: Serializer>(
-    items: &[Value],
-    kind: Option<&Kind>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    let schema = match kind {
-        Some(Kind::Array(schema)) => Some(schema.as_ref()),
-        _ => None,
-    };
-    serializer.collect_seq(items.iter().map(|value| Form { value, schema }))
-}
-
-/// An object if all keys are texts, else pairs, as Connect's JSON converter
-/// has it.
-fn map<S: Serializer>(
-    entries: &[(Value, Value)],
-    kind: Option<&Kind>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    let (keys, values) = match kind {
-        Some(Kind::Map(keys, values)) => (Some(keys.as_ref()), Some(values.as_ref())),
-        _ => (None, None),
-    };
-    let forms = entries.iter().map(|(key, value)| {
-        let key = Form {
-            value: key,
-            schema: keys,
-        };
-        (
-            key,
-            Form {
-                value,
-                schema: values,
-            },
-        )
-    });
-    if entries
-        .iter()
-        .all(|(key, _)| matches!(key, Value::String(_)))
-    {
-        serializer.collect_map(forms)
-    } else {
-        serializer.collect_seq(forms)
-    }
-}
-
-fn structure<S: Serializer>(
-    values: &[Value],
-    fields: &[Field],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    let mut object = serializer.serialize_map(Some(values.len()))?;
-    for (value, field) in values.iter().zip(fields) {
-        let schema = Some(field.schema.as_ref());
-        object.serialize_entry(&field.name, &Form { value, schema })?;
-    }
-    object.end()
+fn append_datum(text: &mut String, datum: &Datum) -> Written {
+    append_json(text, &datum.value, datum.schema.as_deref(), OPTIONS)
 }
 
 #[cfg(test)]
 mod tests {
+    use bigdecimal::BigDecimal;
+    use sluice_actors::value::{Field, Kind, Schema, Value};
+
     use super::*;
     use crate::sinks::contract::{item, record, text_record, with_header};
     use std::sync::Arc;
@@ -257,21 +146,18 @@ mod tests {
     }
 
     #[test]
-    fn map_with_other_keys_than_texts_is_pairs() {
-        let text = |text: &str| Value::String(text.to_owned().into());
-        let map = Value::Map(vec![(text("b"), Value::Int8(1)), (text("a"), Value::Null)]);
-        assert_eq!(json_of(map), r#"{"b":1,"a":null}"#);
-        let map = Value::Map(vec![(Value::Int8(1), text("x"))]);
-        assert_eq!(json_of(map), r#"[[1,"x"]]"#);
-    }
-
-    #[test]
     fn struct_that_does_not_fit_its_schema_is_an_error() {
-        let error = write_json(
-            &mut Vec::new(),
-            &Datum::schemaless(Value::Struct(vec![Value::Null])),
-        );
-        assert_eq!(error, Err("a struct does not fit its schema".to_owned()));
+        let field = Field {
+            name: "id".to_owned(),
+            schema: Arc::new(Schema::optional(Kind::Int64)),
+        };
+        let two = Kind::Struct(vec![field.clone(), field]);
+        for schema in [None, Some(Arc::new(Schema::of(two)))] {
+            let value = Value::Struct(vec![Value::Null]);
+            let mut out = b"before".to_vec();
+            assert!(write_json(&mut out, &Datum { schema, value }).is_err());
+            assert_eq!(out, b"before");
+        }
     }
 
     #[test]

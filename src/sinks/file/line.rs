@@ -1,9 +1,11 @@
 //! A record as a line.
 
+use sluice_actors::ports::converter::ConvertError;
 use sluice_actors::record::SinkRecord;
 use sluice_actors::value::{Datum, Value};
 
-use crate::sinks::file::json_line::{not_finite, write_json, write_record};
+use crate::converters::json::non_finite_name;
+use crate::sinks::file::json_line::{write_json, write_record};
 
 /// What a line looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +23,7 @@ pub(super) enum Newlines {
 
 impl Format {
     /// Appends a record's line. On an error nothing is appended.
-    pub(super) fn write(self, out: &mut Vec<u8>, record: &SinkRecord) -> Result<(), String> {
+    pub(super) fn write(self, out: &mut Vec<u8>, record: &SinkRecord) -> Result<(), ConvertError> {
         let start = out.len();
         let written = match self {
             Self::Raw(newlines) => write_raw(out, &record.value, newlines),
@@ -38,15 +40,15 @@ impl Format {
 /// The value's text as Connect's FileStreamSink prints it. It prints bytes,
 /// maps and structs as Java objects; here bytes stay bytes and the others are
 /// JSON, and so is the notation of floating-point numbers.
-fn write_raw(out: &mut Vec<u8>, datum: &Datum, newlines: Newlines) -> Result<(), String> {
+fn write_raw(out: &mut Vec<u8>, datum: &Datum, newlines: Newlines) -> Result<(), ConvertError> {
     match &datum.value {
         Value::String(text) => write_text(out, text.as_bytes(), newlines),
         Value::Bytes(bytes) => write_text(out, bytes, newlines),
         Value::Float32(value) if !value.is_finite() => {
-            out.extend_from_slice(not_finite(f64::from(*value)).as_bytes());
+            out.extend_from_slice(non_finite_name(f64::from(*value)).as_bytes());
         }
         Value::Float64(value) if !value.is_finite() => {
-            out.extend_from_slice(not_finite(*value).as_bytes());
+            out.extend_from_slice(non_finite_name(*value).as_bytes());
         }
         _ => write_json(out, datum)?,
     }

@@ -12,20 +12,13 @@ use sluice_actors::ports::sink::{Sink, SinkError, SinkFactory, TaskContext};
 use sluice_actors::record::SinkRecord;
 use sluice_actors::value::{Datum, Value};
 
-use crate::config::definition::{Faults, Properties};
-use crate::sinks::contract::{check, opened, put, record, task, text_record};
-use crate::sinks::registry;
+use crate::config::definition::Faults;
+use crate::sinks::contract::{check, factory_of, opened, put, record, task, text_record};
 
 const OWN_FILE: &str = "out-${worker}-${task}";
 
 fn read(settings: &[(&str, &str)]) -> (Option<Arc<dyn SinkFactory>>, Faults) {
-    let properties: Properties = settings
-        .iter()
-        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-        .collect();
-    let mut faults = Faults::default();
-    let factory = registry::factory("file", &properties, &mut faults);
-    (factory, faults)
+    factory_of("file", settings)
 }
 
 fn fault_of(settings: &[(&str, &str)]) -> String {

@@ -10,18 +10,11 @@ use sluice_actors::ports::sink::{SinkError, SinkFactory};
 use sluice_actors::record::SinkRecord;
 use sluice_actors::report::Report;
 
-use crate::config::definition::{Faults, Properties};
-use crate::sinks::contract::{check, fresh, opened, put, task, text_record};
-use crate::sinks::registry;
+use crate::config::definition::Faults;
+use crate::sinks::contract::{check, factory_of, fresh, opened, put, task, text_record};
 
 fn read(settings: &[(&str, &str)]) -> (Option<Arc<dyn SinkFactory>>, Faults) {
-    let properties: Properties = settings
-        .iter()
-        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-        .collect();
-    let mut faults = Faults::default();
-    let factory = registry::factory("null", &properties, &mut faults);
-    (factory, faults)
+    factory_of("null", settings)
 }
 
 fn factory(settings: &[(&str, &str)]) -> Arc<dyn SinkFactory> {

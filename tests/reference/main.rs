@@ -1,0 +1,105 @@
+//! What the docs show is what the program does: the reference is what it
+//! prints, and the examples are sound.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot read its data has failed"
+)]
+
+use std::fs;
+use std::path::Path;
+
+use sluice::app::{Worker, plugin_tables, plugins};
+use sluice::cli::{Exit, Surroundings, execute};
+use sluice::config::env::Environment;
+
+const REFERENCE: &str = "docs/reference/configuration.md";
+const EXAMPLES: &str = "docs/examples";
+
+struct Said {
+    exit: Exit,
+    out: String,
+    err: String,
+}
+
+fn sluice(arguments: &[&str]) -> Said {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let surroundings = Surroundings {
+        environment: Environment::default(),
+        plugins: plugins(),
+        plugin_tables: plugin_tables(),
+        out: &mut out,
+        err: &mut err,
+    };
+    let exit = execute([&["sluice"], arguments].concat(), surroundings, &Worker);
+    Said {
+        exit,
+        out: String::from_utf8(out).unwrap(),
+        err: String::from_utf8(err).unwrap(),
+    }
+}
+
+#[test]
+fn the_committed_reference_is_what_the_program_prints() {
+    let printed = sluice(&["reference"]);
+    assert_eq!(printed.exit, Exit::Fine);
+    let committed = fs::read_to_string(REFERENCE).unwrap_or_default();
+    let differs = printed
+        .out
+        .lines()
+        .zip(committed.lines())
+        .find(|(now, then)| now != then);
+    assert!(
+        printed.out == committed,
+        "{REFERENCE} is out of date, first at {differs:?}; renew it by\n\
+         cargo run -- reference > {REFERENCE}"
+    );
+}
+
+#[test]
+fn the_reference_has_the_keys_of_every_plugin() {
+    let printed = sluice(&["reference"]).out;
+    for section in ["## Sink file", "## Converter json"] {
+        assert!(printed.contains(section), "no {section}");
+    }
+    for table in plugin_tables() {
+        for key in table.keys {
+            let row = format!("| `{}` |", key.name);
+            assert!(printed.contains(&row), "{}: {}", table.title, key.name);
+        }
+    }
+}
+
+#[test]
+fn every_example_is_a_sound_configuration() {
+    let worker = format!("{EXAMPLES}/worker.properties");
+    let mut connectors = Vec::new();
+    for entry in fs::read_dir(EXAMPLES).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|it| it == "json") {
+            connectors.push(path.to_str().unwrap().to_owned());
+        }
+    }
+    assert!(!connectors.is_empty());
+    for connector in connectors {
+        let said = sluice(&["check", &worker, "--connector", &connector]);
+        assert_eq!(
+            (said.exit, said.err.as_str()),
+            (Exit::Fine, ""),
+            "{connector}"
+        );
+        assert!(said.out.contains("\nconnector "), "{}", said.out);
+    }
+}
+
+/// Files that a page tells its reader to use.
+#[test]
+fn every_example_that_the_readme_uses_is_there() {
+    let readme = fs::read_to_string("README.md").unwrap();
+    let words = readme.split(|at: char| at.is_whitespace() || at == '`' || at == ')');
+    let used: Vec<_> = words.filter(|word| word.starts_with(EXAMPLES)).collect();
+    assert!(used.len() >= 2, "{used:?}");
+    for path in used {
+        assert!(Path::new(path).exists(), "README.md names {path}");
+    }
+}
