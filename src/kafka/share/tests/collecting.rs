@@ -201,26 +201,3 @@ proptest! {
         prop_assert_eq!(kept, expected);
     }
 }
-
-/// Run alone, with `--ignored --nocapture`.
-#[test]
-#[ignore = "a measurement"]
-fn decoding_rate() {
-    const RECORDS: i64 = 1_000_000;
-    let batches: Vec<Batch> = (0..RECORDS / 1000)
-        .map(|index| {
-            let offsets: Vec<i64> = (index * 1000..(index + 1) * 1000).collect();
-            let mut batch = batch(&offsets);
-            for record in &mut batch.records {
-                record.value = Some(Bytes::from_static(&[b'x'; 100]));
-            }
-            batch
-        })
-        .collect();
-    let log = log(&batches);
-    let started = tokio::time::Instant::now();
-    let collected = collect(Some(log), vec![acquired(0, RECORDS - 1)], LIMIT);
-    let elapsed = started.elapsed();
-    assert_eq!(collected.records.len(), 1_000_000);
-    eprintln!("1,000,000 records in {elapsed:?}");
-}
