@@ -1,22 +1,22 @@
-//! The share source on a real broker: what it promises, and how fast it is.
+//! The share source on a real broker: what it promises.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use krafka::__private::kafka_pool;
-use krafka::Kafka;
-use krafka::auth::AuthConfig;
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use sluice::kafka::share::ShareSourceConfig;
 use sluice_actors::ports::source::{SettleRange, Settlement, Source};
+use sluice_test_support::topics::unique_name;
 use tokio::time::Instant;
 
-use crate::reader::{
-    PATIENCE, Reader, bootstrap_servers, create_topic, delete_topic, produce,
-    sasl_bootstrap_servers, set_group, topic_and_group, unique, wait_until_consumed,
+use crate::cluster::{
+    PATIENCE, admin, bootstrap_servers, connect_with_credentials, new_topic, produce, set_group,
+    topic_and_group, wait_until_consumed,
 };
+use crate::reader::Reader;
 
 const CLOSE: Duration = Duration::from_secs(5);
 
@@ -36,7 +36,7 @@ async fn all_partitions_are_fetched_though_half_are_assigned_to_a_member_that_ta
     reader
         .until("all confirmed", |reader| reader.confirmed.len() == 1200)
         .await;
-    wait_until_consumed(&group, 12).await;
+    wait_until_consumed(&group, &topic).await;
     assert_eq!(idle.deliveries, 0);
     assert_eq!(reader.source.close(CLOSE).await.unconfirmed, 0);
     idle.source.close(CLOSE).await;
@@ -67,7 +67,7 @@ async fn settlements_go_in_any_order_while_polling_goes_on() {
         .until("the first records", |reader| reader.confirmed.len() == 1000)
         .await;
     assert_eq!(reader.deliveries, 1000);
-    wait_until_consumed(&group, 2).await;
+    wait_until_consumed(&group, &topic).await;
     reader.source.close(CLOSE).await;
 }
 
@@ -168,7 +168,7 @@ async fn a_lost_connection_loses_what_is_open_and_brings_it_again() {
     reader
         .until("confirmed", |reader| reader.confirmed.len() == 30)
         .await;
-    wait_until_consumed(&group, 3).await;
+    wait_until_consumed(&group, &topic).await;
     reader.source.close(CLOSE).await;
 }
 
@@ -221,8 +221,7 @@ async fn closing_gives_back_at_once_what_is_open_and_confirms_what_is_settled() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_that_leaves_the_subscription_is_settled_still() {
     let (topic, group) = topic_and_group("leave", 2).await;
-    let other = unique("leave-other");
-    create_topic(&other, 3).await;
+    let other = new_topic("leave-other", 3).await;
     produce(&topic, 0..2, 20, 20).await;
     let mut reader = Reader::start(&group, &[&topic], 100).await;
     reader
@@ -258,13 +257,12 @@ async fn a_topic_that_leaves_the_subscription_is_settled_still() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_topic_is_named_and_the_others_go_on() {
     let (topic, group) = topic_and_group("delete", 1).await;
-    let doomed = unique("delete-doomed");
-    create_topic(&doomed, 1).await;
+    let doomed = new_topic("delete-doomed", 1).await;
     let mut config = ShareSourceConfig::new(&*group, vec![Arc::from(&*topic), Arc::from(&*doomed)]);
     config.metadata_max_age = Duration::from_millis(500);
     let mut reader = Reader::with(config, 100).await;
     reader.until("ready", |reader| reader.ready).await;
-    delete_topic(&doomed).await;
+    admin().await.delete_topic(&doomed).await.unwrap();
     reader
         .until("the topic is named", |reader| {
             reader
@@ -285,11 +283,12 @@ async fn a_deleted_topic_is_named_and_the_others_go_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_group_id_of_a_consumer_group_fails_by_name() {
     let (topic, _) = topic_and_group("clash", 1).await;
-    let group = unique("clash-consumer");
+    let group = unique_name("clash-consumer");
     let (name, of) = (group.clone(), topic.clone());
+    let servers = bootstrap_servers().await;
     let joined = tokio::task::spawn_blocking(move || {
         let consumer: BaseConsumer = ClientConfig::new()
-            .set("bootstrap.servers", bootstrap_servers())
+            .set("bootstrap.servers", servers)
             .set("group.id", &name)
             .create()
             .unwrap();
@@ -317,10 +316,11 @@ async fn a_group_id_of_a_consumer_group_fails_by_name() {
 async fn control_records_are_no_hole_in_progress() {
     let (topic, group) = topic_and_group("gaps", 1).await;
     let of = topic.clone();
-    let id = unique("transaction");
+    let id = unique_name("transaction");
+    let servers = bootstrap_servers().await;
     let written = tokio::task::spawn_blocking(move || {
         let producer: BaseProducer = ClientConfig::new()
-            .set("bootstrap.servers", bootstrap_servers())
+            .set("bootstrap.servers", servers)
             .set("transactional.id", &id)
             .create()
             .unwrap();
@@ -343,7 +343,7 @@ async fn control_records_are_no_hole_in_progress() {
     reader
         .until("confirmed", |reader| reader.confirmed.len() == 15)
         .await;
-    wait_until_consumed(&group, 1).await;
+    wait_until_consumed(&group, &topic).await;
     reader.source.close(CLOSE).await;
 }
 
@@ -365,14 +365,9 @@ async fn a_record_larger_than_every_limit_comes_through() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a SASL listener with connections.max.reauth.ms=4000"]
 async fn credentials_that_end_cost_no_attempt() {
     let (topic, group) = topic_and_group("reauth", 3).await;
-    let kafka = Kafka::builder(sasl_bootstrap_servers())
-        .security(AuthConfig::sasl_plain("reader", "secret"))
-        .connect()
-        .await
-        .unwrap();
+    let kafka = connect_with_credentials().await;
     let config = ShareSourceConfig::new(&*group, vec![Arc::from(&*topic)]);
     let mut reader = Reader::over(kafka, config, 1000);
     let started = Instant::now();
@@ -396,40 +391,4 @@ async fn credentials_that_end_cost_no_attempt() {
     assert!(reader.lost.is_empty() && reader.unknown.is_empty());
     assert!(reader.troubles.is_empty(), "{:?}", reader.troubles);
     reader.source.close(CLOSE).await;
-}
-
-/// Run alone, with `--ignored --nocapture`.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a measurement"]
-async fn throughput() {
-    const RECORDS: usize = 2_000_000;
-    let (topic, group) = topic_and_group("rate", 12).await;
-    produce(&topic, 0..12, RECORDS, 100).await;
-    for window in [2_000, 5_000, 10_000, 20_000] {
-        let group = format!("{group}-{window}");
-        set_group(&group, "share.auto.offset.reset", "earliest").await;
-        let mut reader = Reader::start(&group, &[&topic], window).await;
-        let (seen, elapsed) = reader.accept_until(RECORDS).await;
-        let rate = seen as f64 / elapsed.as_secs_f64();
-        eprintln!("window {window}: {rate:.0} records/s");
-        wait_until_consumed(&group, 12).await;
-        assert_eq!(reader.source.close(CLOSE).await.unconfirmed, 0);
-    }
-}
-
-/// Run alone, with `--ignored --nocapture`: 50 workers that take a millisecond
-/// for each record, and one record in a thousand that takes a second.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a measurement"]
-async fn slow_workers() {
-    const RECORDS: usize = 200_000;
-    for slow_every in [usize::MAX, 1000] {
-        let (topic, group) = topic_and_group("slow", 12).await;
-        produce(&topic, 0..12, RECORDS, 100).await;
-        let mut reader = Reader::start(&group, &[&topic], 4000).await;
-        let elapsed = reader.work(RECORDS, 50, slow_every).await;
-        let rate = RECORDS as f64 / elapsed.as_secs_f64();
-        eprintln!("one in {slow_every} slow: {rate:.0} records/s");
-        assert_eq!(reader.source.close(CLOSE).await.unconfirmed, 0);
-    }
 }

@@ -1,84 +1,74 @@
-//! The broker under test and what the tests put into it.
+//! The broker that these tests share, and what they put into it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use krafka::Kafka;
 use krafka::admin::{
     AclBinding, AclOperation, AclPatternType, AclPermissionType, AclResourceType,
-    AlterConsumerGroupOffsetsOptions, ConfigOp, ConfigResource, CreateAclsOptions,
-    CreateTopicsOptions, IncrementalAlterConfigsOptions, NewTopic, TopicPartition,
+    AlterConsumerGroupOffsetsOptions, ConfigResource, CreateAclsOptions, TopicPartition,
 };
 use krafka::auth::AuthConfig;
-use krafka::producer::Record;
 use sluice::kafka::admin::Admin;
+use sluice_test_support::kafka::{Kafka as Cluster, KafkaOptions};
+use sluice_test_support::produce::{self, NewRecord};
+use sluice_test_support::wait;
+use tokio::sync::OnceCell;
 
-/// Listener of the superuser, and the one of `alice`, who has the rights that
-/// ACLs give her.
-const BOOTSTRAP: &str = "127.0.0.1:29492";
-const BOOTSTRAP_ALICE: &str = "127.0.0.1:29494";
+const PATIENCE: Duration = Duration::from_secs(20);
 
-pub(crate) fn bootstrap_servers() -> &'static str {
-    BOOTSTRAP
+/// All may do all, but for what ACLs deny: to alice, as the others have no name.
+async fn cluster() -> &'static Cluster {
+    static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
+    let start = || {
+        let options = KafkaOptions::new()
+            .plain_user("alice", "alice-secret")
+            .property(
+                "authorizer.class.name",
+                "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            )
+            .property("allow.everyone.if.no.acl.found", "true")
+            .property("super.users", "User:ANONYMOUS");
+        Cluster::start(options)
+    };
+    CLUSTER.get_or_try_init(start).await.unwrap()
 }
 
+/// A client without a name, who is a superuser.
 pub(crate) async fn kafka() -> Kafka {
-    Kafka::builder(bootstrap_servers()).connect().await.unwrap()
+    let servers = cluster().await.bootstrap_servers();
+    Kafka::builder(servers).connect().await.unwrap()
 }
 
 pub(crate) async fn admin() -> Admin {
-    Admin::new(kafka().await.admin(), bootstrap_servers())
+    let servers = cluster().await.bootstrap_servers();
+    Admin::new(kafka().await.admin(), servers)
+}
+
+/// Where alice logs in, who has the rights that ACLs leave her.
+pub(crate) async fn alices_servers() -> &'static str {
+    cluster().await.plain_bootstrap_servers().unwrap()
 }
 
 pub(crate) async fn alice() -> Admin {
-    let kafka = Kafka::builder(BOOTSTRAP_ALICE)
+    let servers = alices_servers().await;
+    let kafka = Kafka::builder(servers)
         .security(AuthConfig::sasl_plain("alice", "alice-secret"))
         .connect()
         .await
         .unwrap();
-    Admin::new(kafka.admin(), BOOTSTRAP_ALICE)
-}
-
-/// A name that no other test and no earlier run has used.
-pub(crate) fn fresh(stem: &str) -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let run = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap()
-        .as_nanos();
-    format!("{stem}-{run:x}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
+    Admin::new(kafka.admin(), servers)
 }
 
 pub(crate) async fn create_topic(name: &str, partitions: i32) {
-    let topic = NewTopic::new(name, partitions, 1).unwrap();
-    let made = kafka()
-        .await
-        .admin()
-        .create_topics([topic], CreateTopicsOptions::default())
-        .await
-        .unwrap();
-    made.into_values().collect::<Result<(), _>>().unwrap();
-    eventually("the topic to show", || async {
-        let described = kafka()
-            .await
-            .admin()
-            .describe_topics([name], Default::default())
-            .await;
-        described
-            .unwrap()
-            .into_values()
-            .all(|answer| answer.is_ok())
-    })
-    .await;
+    let admin = cluster().await.admin().await.unwrap();
+    admin.create_topic(name, partitions).await.unwrap();
 }
 
 pub(crate) async fn produce(topic: &str, partition: i32, records: usize) {
-    let producer = kafka().await.producer().build().await.unwrap();
-    for number in 0..records {
-        let record = Record::new(topic, format!("record {number}")).partition(partition);
-        let _metadata = producer.send(record).await.unwrap();
-    }
-    producer.close().await.unwrap();
+    let servers = cluster().await.bootstrap_servers();
+    let records = (0..records)
+        .map(move |number| NewRecord::value(format!("record {number}")).partition(partition));
+    produce::produce(servers, topic, records).await.unwrap();
 }
 
 pub(crate) async fn commit(group: &str, topic: &str, offsets: &[(i32, i64)]) {
@@ -95,19 +85,10 @@ pub(crate) async fn commit(group: &str, topic: &str, offsets: &[(i32, i64)]) {
 }
 
 pub(crate) async fn set_config(group: &str, key: &str, value: &str) {
-    let change = (
-        ConfigResource::group(group),
-        vec![ConfigOp::set(key, value)],
-    );
-    let answers = kafka()
-        .await
-        .admin()
-        .incremental_alter_configs([change], IncrementalAlterConfigsOptions::default())
-        .await
-        .unwrap();
-    answers.into_values().collect::<Result<(), _>>().unwrap();
+    let admin = cluster().await.admin().await.unwrap();
+    admin.alter_group(group, &[(key, value)]).await.unwrap();
     let resource = ConfigResource::group(group);
-    eventually("the setting to show", || async {
+    eventually("the setting shows", async || {
         let mut answers = kafka()
             .await
             .admin()
@@ -152,17 +133,13 @@ pub(crate) async fn deny_alice(group: &str, denied: AclOperation) {
     }
 }
 
-pub(crate) async fn eventually<F, T>(what: &str, mut holds: F)
-where
-    F: FnMut() -> T,
-    T: Future<Output = bool>,
-{
-    let asked = async {
-        while !holds().await {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let seen = wait::eventually(what, PATIENCE, async || {
+        if holds().await {
+            Ok(())
+        } else {
+            Err("it does not hold")
         }
-    };
-    tokio::time::timeout(Duration::from_secs(20), asked)
-        .await
-        .unwrap_or_else(|_| panic!("waited in vain for {what}"));
+    });
+    seen.await.unwrap();
 }

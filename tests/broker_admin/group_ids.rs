@@ -1,12 +1,13 @@
 use krafka::admin::{AclOperation, AlterShareGroupOffsetsOptions, TopicPartition};
 use sluice::kafka::admin::{AdminError, ShareGroupCheck};
+use sluice_test_support::topics::unique_name;
 
-use crate::cluster::{admin, alice, commit, create_topic, deny_alice, fresh, kafka};
+use crate::cluster::{admin, alice, commit, create_topic, deny_alice, kafka};
 
 async fn check(stem: &str) -> ShareGroupCheck {
-    let topic = fresh("orders");
+    let topic = unique_name("orders");
     create_topic(&topic, 2).await;
-    let connector = fresh(stem);
+    let connector = unique_name(stem);
     ShareGroupCheck {
         group: format!("share-{connector}"),
         consumer_group: format!("connect-{connector}"),

@@ -2,8 +2,9 @@ use std::time::Duration;
 
 use krafka::admin::AclOperation;
 use sluice::kafka::admin::{AdminError, Setting, WantedSettings};
+use sluice_test_support::topics::unique_name;
 
-use crate::cluster::{admin, alice, deny_alice, fresh, set_config};
+use crate::cluster::{admin, alice, alices_servers, deny_alice, set_config};
 
 const RESET: &str = "share.auto.offset.reset";
 const LIMIT: &str = "share.delivery.count.limit";
@@ -14,7 +15,7 @@ fn known<T>(value: T) -> Setting<T> {
 
 #[tokio::test]
 async fn fresh_group_gets_earliest_and_ten_attempts_and_the_broker_shows_both() {
-    let (admin, group) = (admin().await, fresh("share-fresh"));
+    let (admin, group) = (admin().await, unique_name("share-fresh"));
     let prepared = admin
         .prepare_share_group(&group, &WantedSettings::default())
         .await
@@ -35,7 +36,7 @@ async fn fresh_group_gets_earliest_and_ten_attempts_and_the_broker_shows_both() 
 
 #[tokio::test]
 async fn settings_are_the_same_after_a_second_start() {
-    let (admin, group) = (admin().await, fresh("share-twice"));
+    let (admin, group) = (admin().await, unique_name("share-twice"));
     let wanted = WantedSettings {
         auto_offset_reset: Some("by_duration:PT1H".to_owned()),
         max_record_locks: Some(4000),
@@ -57,7 +58,7 @@ async fn settings_are_the_same_after_a_second_start() {
 
 #[tokio::test]
 async fn operators_values_stay_and_a_warning_names_key_both_values_and_the_command() {
-    let (admin, group) = (admin().await, fresh("share-operator"));
+    let (admin, group) = (admin().await, unique_name("share-operator"));
     set_config(&group, RESET, "latest").await;
     set_config(&group, LIMIT, "3").await;
     let prepared = admin
@@ -82,7 +83,7 @@ async fn operators_values_stay_and_a_warning_names_key_both_values_and_the_comma
 
 #[tokio::test]
 async fn value_out_of_bounds_names_key_and_bound_and_changes_nothing() {
-    let (admin, group) = (admin().await, fresh("share-bounds"));
+    let (admin, group) = (admin().await, unique_name("share-bounds"));
     let wanted = WantedSettings {
         max_record_locks: Some(100_000),
         ..WantedSettings::default()
@@ -111,11 +112,12 @@ async fn value_out_of_bounds_names_key_and_bound_and_changes_nothing() {
 
 #[tokio::test]
 async fn missing_right_refuses_a_group_that_would_skip_its_backlog() {
+    let servers = alices_servers().await;
     for (operation, right) in [
         (AclOperation::AlterConfigs, "ALTER_CONFIGS"),
         (AclOperation::DescribeConfigs, "DESCRIBE_CONFIGS"),
     ] {
-        let group = fresh("share-denied");
+        let group = unique_name("share-denied");
         deny_alice(&group, operation).await;
         let refused = alice()
             .await
@@ -127,7 +129,7 @@ async fn missing_right_refuses_a_group_that_would_skip_its_backlog() {
             "{text}"
         );
         let command = format!(
-            "kafka-configs.sh --bootstrap-server 127.0.0.1:29494 --alter --entity-type groups \
+            "kafka-configs.sh --bootstrap-server {servers} --alter --entity-type groups \
              --entity-name {group} --add-config \
              share.auto.offset.reset=earliest,share.delivery.count.limit=10`"
         );
@@ -141,7 +143,7 @@ async fn missing_right_is_a_warning_when_latest_was_asked_for() {
         auto_offset_reset: Some("latest".to_owned()),
         ..WantedSettings::default()
     };
-    let group = fresh("share-latest");
+    let group = unique_name("share-latest");
     deny_alice(&group, AclOperation::AlterConfigs).await;
     let prepared = alice()
         .await
@@ -155,7 +157,7 @@ async fn missing_right_is_a_warning_when_latest_was_asked_for() {
         prepared.warnings
     );
 
-    let group = fresh("share-blind");
+    let group = unique_name("share-blind");
     deny_alice(&group, AclOperation::DescribeConfigs).await;
     let prepared = alice()
         .await
@@ -177,7 +179,7 @@ async fn missing_right_is_a_warning_when_latest_was_asked_for() {
 
 #[tokio::test]
 async fn operators_settings_need_no_right_to_alter() {
-    let group = fresh("share-ready");
+    let group = unique_name("share-ready");
     set_config(&group, RESET, "earliest").await;
     set_config(&group, LIMIT, "10").await;
     deny_alice(&group, AclOperation::AlterConfigs).await;

@@ -5,11 +5,12 @@ use sluice::kafka::admin::{
     AdminError, Direction, Migration, MigrationReport, ShareGroupCheck, Start, TopicSelection,
     WantedSettings,
 };
+use sluice_test_support::topics::unique_name;
 
-use crate::cluster::{admin, commit, create_topic, eventually, fresh, kafka, produce};
+use crate::cluster::{admin, commit, create_topic, eventually, kafka, produce};
 
 async fn migration(direction: Direction, partitions: i32) -> (Migration, String) {
-    let (topic, connector) = (fresh("orders"), fresh("migrated"));
+    let (topic, connector) = (unique_name("orders"), unique_name("migrated"));
     create_topic(&topic, partitions).await;
     let migration = Migration {
         direction,
@@ -109,7 +110,7 @@ async fn consumer_group_with_members_is_refused_by_name() {
         .unwrap();
     consumer.subscribe(&[&topic]).await.unwrap();
     let admin = admin().await;
-    eventually("the member to join", || async {
+    eventually("the member joins", async || {
         let _ = consumer.poll(Duration::from_millis(50)).await;
         let found = admin.find_group(&migration.consumer_group).await.unwrap();
         found.is_some_and(|group| group.has_members())
@@ -163,7 +164,7 @@ async fn wrong_names_are_told() {
         migration.consumer_group
     );
     assert!(error.to_string().starts_with(&expected), "{error}");
-    migration.topics = TopicSelection::Names(vec![fresh("nowhere")]);
+    migration.topics = TopicSelection::Names(vec![unique_name("nowhere")]);
     let error = admin.migrate(&migration).await.unwrap_err();
     assert!(matches!(error, AdminError::TopicMissing { .. }), "{error}");
 }

@@ -2,18 +2,19 @@ use std::time::Duration;
 
 use krafka::admin::{CreatePartitionsOptions, DeleteTopicsOptions};
 use sluice::kafka::admin::{TopicPattern, TopicSelection, TopicWatch};
+use sluice_test_support::topics::unique_name;
 use tokio::time::Instant;
 
-use crate::cluster::{admin, commit, create_topic, eventually, fresh, kafka};
+use crate::cluster::{admin, commit, create_topic, eventually, kafka};
 
 #[tokio::test]
 async fn pattern_finds_whole_names_and_no_internal_topic() {
-    let stem = fresh("paid");
+    let stem = unique_name("paid");
     let (orders, other) = (format!("{stem}.orders"), format!("{stem}.orders.old"));
     create_topic(&orders, 2).await;
     create_topic(&other, 1).await;
     // Makes the broker create its internal topic of offsets.
-    commit(&fresh("connect-any"), &orders, &[(0, 0)]).await;
+    commit(&unique_name("connect-any"), &orders, &[(0, 0)]).await;
     let admin = admin().await;
 
     let pattern = TopicPattern::compile(&format!(r"{stem}\.(orders|refunds)")).unwrap();
@@ -33,7 +34,7 @@ async fn pattern_finds_whole_names_and_no_internal_topic() {
 
 #[tokio::test]
 async fn missing_topics_are_named_and_the_others_found() {
-    let (there, gone) = (fresh("there"), fresh("gone"));
+    let (there, gone) = (unique_name("there"), unique_name("gone"));
     create_topic(&there, 1).await;
     let names = TopicSelection::Names(vec![gone.clone(), there.clone()]);
     let found = admin().await.resolve_topics(&names).await.unwrap();
@@ -43,7 +44,7 @@ async fn missing_topics_are_named_and_the_others_found() {
 
 #[tokio::test]
 async fn looking_again_sees_new_grown_and_deleted_topics() {
-    let stem = fresh("watched");
+    let stem = unique_name("watched");
     let (first, second) = (format!("{stem}.a"), format!("{stem}.b"));
     create_topic(&first, 1).await;
     let pattern = TopicPattern::compile(&format!("{stem}.*")).unwrap();
@@ -60,7 +61,7 @@ async fn looking_again_sees_new_grown_and_deleted_topics() {
         .await
         .unwrap();
     grown.into_values().collect::<Result<(), _>>().unwrap();
-    eventually("growth to show", || async {
+    eventually("growth shows", async || {
         admin.resolve_topics(&selection).await.unwrap().topics[&first].partitions == 3
     })
     .await;
@@ -78,7 +79,7 @@ async fn looking_again_sees_new_grown_and_deleted_topics() {
         .await
         .unwrap();
     deleted.into_values().collect::<Result<(), _>>().unwrap();
-    eventually("the deletion to show", || async {
+    eventually("the deletion shows", async || {
         !admin
             .resolve_topics(&selection)
             .await

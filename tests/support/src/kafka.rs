@@ -39,6 +39,7 @@ pub struct Kafka {
     nodes: Vec<Node>,
     bootstrap_servers: String,
     secure_bootstrap_servers: Option<String>,
+    plain_bootstrap_servers: Option<String>,
     certificates: Certificates,
     _folder: TempDir,
 }
@@ -103,6 +104,8 @@ impl Kafka {
             bootstrap_servers: servers(|ports| ports.plaintext),
             secure_bootstrap_servers: (!options.users.is_empty())
                 .then(|| servers(|ports| ports.sasl_ssl)),
+            plain_bootstrap_servers: (!options.plain_users.is_empty())
+                .then(|| servers(|ports| ports.sasl_plaintext)),
             certificates,
             _folder: folder,
         };
@@ -168,6 +171,16 @@ impl Kafka {
         self.secure_bootstrap_servers
             .as_deref()
             .context("no SASL_SSL listener: name a user in KafkaOptions")
+    }
+
+    /// Where the `SASL_PLAINTEXT` listeners (PLAIN) are.
+    ///
+    /// # Errors
+    /// If the cluster was started without plain users.
+    pub fn plain_bootstrap_servers(&self) -> Result<&str> {
+        self.plain_bootstrap_servers
+            .as_deref()
+            .context("no SASL_PLAINTEXT listener: name a plain user in KafkaOptions")
     }
 
     /// The PEM file of the authority that signed the brokers' certificates.

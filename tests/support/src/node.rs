@@ -29,21 +29,23 @@ pub(crate) struct Ports {
     pub(crate) plaintext: u16,
     pub(crate) controller: u16,
     pub(crate) sasl_ssl: u16,
+    pub(crate) sasl_plaintext: u16,
 }
 
 impl Ports {
     pub(crate) fn pick() -> Result<Self> {
         // Held until all are picked, or the same could be picked twice.
-        let held = [free_port()?, free_port()?, free_port()?];
-        let mut ports = [0; 3];
+        let held = [free_port()?, free_port()?, free_port()?, free_port()?];
+        let mut ports = [0; 4];
         for (port, listener) in ports.iter_mut().zip(&held) {
             *port = listener.local_addr()?.port();
         }
-        let [plaintext, controller, sasl_ssl] = ports;
+        let [plaintext, controller, sasl_ssl, sasl_plaintext] = ports;
         Ok(Self {
             plaintext,
             controller,
             sasl_ssl,
+            sasl_plaintext,
         })
     }
 }
@@ -193,11 +195,16 @@ mod tests {
     fn ports_of_one_node_differ_and_lie_below_the_ephemeral_range() {
         for _ in 0..50 {
             let ports = Ports::pick().unwrap();
-            let mut all = vec![ports.plaintext, ports.controller, ports.sasl_ssl];
+            let mut all = vec![
+                ports.plaintext,
+                ports.controller,
+                ports.sasl_ssl,
+                ports.sasl_plaintext,
+            ];
             assert!(all.iter().all(|port| PORTS.contains(port)), "{ports:?}");
             all.sort_unstable();
             all.dedup();
-            assert_eq!(all.len(), 3, "{ports:?}");
+            assert_eq!(all.len(), 4, "{ports:?}");
         }
     }
 

@@ -29,7 +29,7 @@ const COMMON: &[(&str, &str)] = &[
     ("inter.broker.listener.name", "PLAINTEXT"),
     (
         "listener.security.protocol.map",
-        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL",
+        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
     ),
     ("auto.create.topics.enable", "false"),
     ("group.initial.rebalance.delay.ms", "0"),
@@ -53,6 +53,7 @@ pub struct KafkaOptions {
     pub(crate) heap_mb: u32,
     pub(crate) quick: bool,
     pub(crate) users: Vec<(String, String)>,
+    pub(crate) plain_users: Vec<(String, String)>,
     pub(crate) properties: Vec<(String, String)>,
 }
 
@@ -71,6 +72,7 @@ impl KafkaOptions {
             heap_mb: 512,
             quick: true,
             users: Vec::new(),
+            plain_users: Vec::new(),
             properties: Vec::new(),
         }
     }
@@ -102,6 +104,14 @@ impl KafkaOptions {
         self
     }
 
+    /// Opens the `SASL_PLAINTEXT` listener and adds a user for PLAIN.
+    #[must_use]
+    pub fn plain_user(mut self, name: &str, password: &str) -> Self {
+        self.plain_users
+            .push((name.to_owned(), password.to_owned()));
+        self
+    }
+
     /// One more broker property; it wins over those set here.
     #[must_use]
     pub fn property(mut self, key: &str, value: &str) -> Self {
@@ -121,16 +131,11 @@ pub(crate) fn node_properties(
     options: &KafkaOptions,
     certificates: &Certificates,
 ) -> Vec<(String, String)> {
-    let mut properties = Vec::new();
-    let mut set = |key: &str, value: String| properties.push((key.to_owned(), value));
-    for (key, value) in COMMON {
-        set(key, (*value).to_owned());
-    }
+    let mut properties = owned(COMMON);
     if options.quick {
-        for (key, value) in QUICK {
-            set(key, (*value).to_owned());
-        }
+        properties.extend(owned(QUICK));
     }
+    let mut set = |key: &str, value: String| properties.push((key.to_owned(), value));
     let replicas = options.nodes.min(3);
     for topic in REPLICATED_TOPICS {
         set(&format!("{topic}.replication.factor"), replicas.to_string());
@@ -141,9 +146,7 @@ pub(crate) fn node_properties(
     }
     set("node.id", id.to_string());
     set("controller.quorum.voters", voters(ports));
-    for (key, value) in listeners(&ports[id - 1], options, certificates) {
-        set(&key, value);
-    }
+    properties.extend(listeners(&ports[id - 1], options, certificates));
     properties.extend(options.properties.iter().cloned());
     properties
 }
@@ -164,30 +167,61 @@ fn listeners(
 ) -> Vec<(String, String)> {
     let mut advertised = format!("PLAINTEXT://127.0.0.1:{}", ports.plaintext);
     let mut properties = Vec::new();
-    let mut set = |key: &str, value: String| properties.push((key.to_owned(), value));
     if !options.users.is_empty() {
         advertised.push_str(&format!(",SASL_SSL://127.0.0.1:{}", ports.sasl_ssl));
-        set("sasl.enabled.mechanisms", "SCRAM-SHA-512".to_owned());
-        set(
-            "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config",
-            "org.apache.kafka.common.security.scram.ScramLoginModule required;".to_owned(),
-        );
-        set("ssl.keystore.type", "PEM".to_owned());
-        set(
-            "ssl.keystore.location",
-            certificates.server.display().to_string(),
-        );
-        set("ssl.truststore.type", "PEM".to_owned());
-        set(
-            "ssl.truststore.location",
-            certificates.ca.display().to_string(),
-        );
-        set("ssl.client.auth", "requested".to_owned());
+        properties.extend(sasl_ssl(certificates));
     }
-    set("advertised.listeners", advertised.clone());
-    set(
-        "listeners",
-        format!("{advertised},CONTROLLER://127.0.0.1:{}", ports.controller),
-    );
+    if !options.plain_users.is_empty() {
+        advertised.push_str(&format!(
+            ",SASL_PLAINTEXT://127.0.0.1:{}",
+            ports.sasl_plaintext
+        ));
+        properties.extend(sasl_plaintext(&options.plain_users));
+    }
+    let listeners = format!("{advertised},CONTROLLER://127.0.0.1:{}", ports.controller);
+    properties.push(("advertised.listeners".to_owned(), advertised));
+    properties.push(("listeners".to_owned(), listeners));
     properties
+}
+
+fn sasl_ssl(certificates: &Certificates) -> Vec<(String, String)> {
+    let server = certificates.server.display().to_string();
+    let authority = certificates.ca.display().to_string();
+    owned(&[
+        (
+            "listener.name.sasl_ssl.sasl.enabled.mechanisms",
+            "SCRAM-SHA-512",
+        ),
+        (
+            "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config",
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+        ),
+        ("ssl.keystore.type", "PEM"),
+        ("ssl.keystore.location", &server),
+        ("ssl.truststore.type", "PEM"),
+        ("ssl.truststore.location", &authority),
+        ("ssl.client.auth", "requested"),
+    ])
+}
+
+fn sasl_plaintext(users: &[(String, String)]) -> Vec<(String, String)> {
+    let mut jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required".to_owned();
+    for (name, password) in users {
+        jaas.push_str(&format!(" user_{name}=\"{password}\""));
+    }
+    jaas.push(';');
+    owned(&[
+        (
+            "listener.name.sasl_plaintext.sasl.enabled.mechanisms",
+            "PLAIN",
+        ),
+        ("listener.name.sasl_plaintext.plain.sasl.jaas.config", &jaas),
+    ])
+}
+
+fn owned(properties: &[(&str, &str)]) -> Vec<(String, String)> {
+    properties
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect()
 }

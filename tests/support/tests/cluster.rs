@@ -1,6 +1,10 @@
 //! The test clusters keep their promises, or no other test can be believed.
 
-use std::{process::Command, time::Duration};
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 use sluice_test_support::{
@@ -143,26 +147,28 @@ async fn a_dropped_cluster_leaves_no_process_behind() -> Result<()> {
     Ok(())
 }
 
-/// Not a test: the process that the next test kills.
-#[tokio::test]
-#[ignore = "started by the_death_of_the_test_process_ends_its_broker"]
-async fn holds_a_broker_until_it_is_killed() -> Result<()> {
-    let file = std::env::var_os(PID_FILE).context("started by its test only")?;
+/// What the next test does in the process that it kills.
+async fn hold_a_broker(pid_file: &Path) -> Result<()> {
     let kafka = Kafka::shared().await?;
     let pid = kafka.node_pid(1)?.context("node 1 runs")?;
-    std::fs::write(file, pid.to_string())?;
+    std::fs::write(pid_file, pid.to_string())?;
     std::future::pending().await
 }
 
 #[tokio::test]
 async fn the_death_of_the_test_process_ends_its_broker() -> Result<()> {
+    if let Some(pid_file) = std::env::var_os(PID_FILE) {
+        return hold_a_broker(Path::new(&pid_file)).await;
+    }
     let folder = tempfile::tempdir()?;
     let pid_file = folder.path().join("pid");
     let mut command = Command::new(std::env::current_exe()?);
     command
-        .args(["--ignored", "--exact", "holds_a_broker_until_it_is_killed"])
+        .args(["--exact", "the_death_of_the_test_process_ends_its_broker"])
         .env(PID_FILE, &pid_file)
-        .env("TMPDIR", folder.path());
+        .env("TMPDIR", folder.path())
+        // Its lines are not this run's results.
+        .stdout(Stdio::null());
     let holder = Process::spawn("holder", command, folder.path())?;
     let pid = eventually("the broker is up", SOON, async || {
         let pid: u32 = std::fs::read_to_string(&pid_file)?.parse()?;
@@ -248,6 +254,30 @@ async fn the_secure_listener_takes_a_known_user_over_tls_and_nobody_else() -> Re
             ("sasl.username", "alice"),
             ("sasl.password", password),
             ("ssl.ca.location", ca_file.as_str()),
+            ("message.timeout.ms", patience),
+        ]
+    };
+    let one = || json_records(1, 1, 0);
+    produce_with(servers, "guarded", one(), &login("alice-secret", "30000")).await?;
+    produce_with(servers, "guarded", one(), &login("wrong", "2000"))
+        .await
+        .unwrap_err();
+    let ends = kafka.admin().await?.end_offsets("guarded").await?;
+    assert_eq!(ends[&0], 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_plain_listener_takes_a_known_user_and_nobody_else() -> Result<()> {
+    let kafka = Kafka::start(KafkaOptions::new().plain_user("alice", "alice-secret")).await?;
+    kafka.admin().await?.create_topic("guarded", 1).await?;
+    let servers = kafka.plain_bootstrap_servers()?;
+    let login = |password, patience| {
+        [
+            ("security.protocol", "SASL_PLAINTEXT"),
+            ("sasl.mechanism", "PLAIN"),
+            ("sasl.username", "alice"),
+            ("sasl.password", password),
             ("message.timeout.ms", patience),
         ]
     };
