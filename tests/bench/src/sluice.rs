@@ -16,7 +16,9 @@ pub struct Case<'a> {
     pub topic: &'a str,
     pub records: usize,
     pub tasks: usize,
-    pub round: usize,
+    /// More keys for the connector.
+    pub connector: &'a [(String, String)],
+    pub round: &'a str,
 }
 
 /// What was measured.
@@ -31,7 +33,7 @@ pub struct Measured {
 /// Runs a worker over the whole topic with a share group of its own.
 pub async fn measure(case: &Case<'_>) -> Result<Measured> {
     let name = format!("bench-{}", case.round);
-    let connector = json!({
+    let mut connector = json!({
         "name": name,
         "connector.class": "null",
         "tasks.max": case.tasks.to_string(),
@@ -40,6 +42,9 @@ pub async fn measure(case: &Case<'_>) -> Result<Measured> {
         "value.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
         "consumer.override.group.protocol": "share",
     });
+    for (key, value) in case.connector {
+        connector[key] = json!(value);
+    }
     let options = WorkerOptions::new(case.binary)
         .property("bootstrap.servers", case.kafka.bootstrap_servers())
         .property("log.format", "json")
@@ -97,4 +102,28 @@ fn rate(series: &[(f64, u64)]) -> Option<f64> {
     let last = series.iter().find(|(_, records)| *records == all)?;
     let elapsed = (last.0 - first.0).rem_euclid(86_400.0);
     (elapsed > 0.0).then(|| (last.1 - first.1) as f64 / elapsed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_counts_from_the_first_records_to_the_first_sight_of_all() {
+        let series = [(1.0, 0), (2.0, 100), (3.0, 500), (4.0, 900), (9.0, 900)];
+        assert_eq!(rate(&series), Some(400.0));
+    }
+
+    #[test]
+    fn a_rate_over_midnight_is_told_and_one_over_no_time_is_not() {
+        assert_eq!(rate(&[(86_399.0, 100), (1.0, 300)]), Some(100.0));
+        assert_eq!(rate(&[(5.0, 100)]), None);
+        assert_eq!(rate(&[]), None);
+    }
+
+    #[test]
+    fn times_of_the_day_are_read_to_the_microsecond() {
+        assert_eq!(seconds("2026-01-31T01:01:01.500000Z"), Some(3661.5));
+        assert_eq!(seconds("yesterday"), None);
+    }
 }

@@ -13,8 +13,10 @@ pub const SHARE_GROUP_COMMAND: &str = "org.apache.kafka.tools.consumer.group.Sha
 pub const CONSUMER_PERFORMANCE: &str = "org.apache.kafka.tools.ConsumerPerformance";
 pub const SHARE_CONSUMER_PERFORMANCE: &str = "org.apache.kafka.tools.ShareConsumerPerformance";
 
+/// The version that tests and benchmarks run on.
+pub const KAFKA_VERSION: &str = "4.4.0";
+
 const LIBS_VARIABLE: &str = "SLUICE_TEST_KAFKA_LIBS";
-const DEFAULT_LIBS: &str = ".cache/sluice/kafka-4.4.0/libs";
 
 /// The folder of Kafka's jars.
 ///
@@ -25,11 +27,12 @@ pub fn kafka_libs() -> Result<PathBuf> {
         Some(libs) => PathBuf::from(libs),
         None => std::env::home_dir()
             .context("there is no home directory")?
-            .join(DEFAULT_LIBS),
+            .join(format!(".cache/sluice/kafka-{KAFKA_VERSION}/libs")),
     };
-    if !libs.join("kafka-tools-4.4.0.jar").is_file() {
+    let tools = libs.join(format!("kafka-tools-{KAFKA_VERSION}.jar"));
+    if !tools.is_file() {
         bail!(
-            "no Kafka 4.4.0 in {}: run `./test setup`, or name the folder of its jars in {LIBS_VARIABLE}",
+            "no Kafka {KAFKA_VERSION} in {}: run `./test setup`, or name the folder of its jars in {LIBS_VARIABLE}",
             libs.display()
         );
     }
