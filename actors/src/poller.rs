@@ -50,17 +50,17 @@ pub struct Poller {
     links: PollerLinks,
     window: Window,
     looked_at: Instant,
-    delivered: u64,
+    finished: u64,
 }
 
 impl Poller {
     pub(crate) fn new(links: PollerLinks, window: Window) -> Self {
-        let delivered = links.books.lock().delivered();
+        let finished = links.books.lock().finished();
         Self {
             links,
             window,
             looked_at: Instant::now(),
-            delivered,
+            finished,
         }
     }
 
@@ -94,20 +94,20 @@ impl Poller {
             return;
         }
         let now = Instant::now();
-        let (seen, delivered, partitions) = {
+        let (seen, finished, partitions) = {
             let books = self.links.books.lock();
             let queued = books.queue().ready();
             let seen = Observation {
                 elapsed: now - self.looked_at,
-                finished: books.delivered() - self.delivered,
+                finished: books.finished() - self.finished,
                 queued,
                 open: books.ledger().open(),
                 starved: self.links.books.idle_tasks() > 0 && queued == 0,
             };
-            (seen, books.delivered(), books.ledger().partitions())
+            (seen, books.finished(), books.ledger().partitions())
         };
         self.looked_at = now;
-        self.delivered = delivered;
+        self.finished = finished;
         self.window.bound(self.links.span, partitions);
         let records = self.window.observe(seen);
         let records = if self.links.books.is_polling() {

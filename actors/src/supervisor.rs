@@ -32,6 +32,11 @@ use crate::retry::RetryPolicy;
 use crate::threads::Threads;
 use generation::Generation;
 
+/// More deaths of tasks than this, one within [`CALM`] after the other, and
+/// the next ones are replaced with a delay: something dies at once each time.
+const QUICK_REPLACEMENTS: u32 = 32;
+const CALM: Duration = Duration::from_secs(10);
+const REPLACEMENT_DELAY: Duration = Duration::from_secs(1);
 /// How often it is looked whether all actors live.
 const HEALTH_TICK: Duration = Duration::from_millis(100);
 
@@ -99,6 +104,8 @@ impl Pipeline {
             number: 0,
             generation_deaths: 0,
             failed_tasks: 0,
+            task_deaths: 0,
+            last_task_death: None,
             draining: false,
         });
         Self {
@@ -131,6 +138,9 @@ pub struct Supervisor {
     /// Generations that died one soon after the other.
     generation_deaths: u32,
     failed_tasks: usize,
+    /// Deaths of tasks that came soon after one another.
+    task_deaths: u32,
+    last_task_death: Option<Instant>,
     draining: bool,
 }
 
@@ -185,6 +195,32 @@ impl Supervisor {
         });
     }
 
+    fn replace_task(&mut self, task: u32, incarnation: u32, ctx: &mut Context<Self>) {
+        let now = Instant::now();
+        let calm = self.last_task_death.is_none_or(|last| last + CALM < now);
+        self.last_task_death = Some(now);
+        self.task_deaths = if calm { 1 } else { self.task_deaths + 1 };
+        self.view
+            .update(&self.connector, |view| view.tasks_replaced += 1);
+        if self.task_deaths <= QUICK_REPLACEMENTS {
+            self.start_task(task, incarnation);
+            return;
+        }
+        let number = self.number;
+        ctx.run_later(REPLACEMENT_DELAY, move |supervisor, _| {
+            if supervisor.number == number && !supervisor.draining {
+                supervisor.start_task(task, incarnation);
+            }
+        });
+    }
+
+    fn start_task(&mut self, task: u32, incarnation: u32) {
+        if let Some(mut generation) = self.generation.take() {
+            generation.start_task(self, task, incarnation);
+            self.generation = Some(generation);
+        }
+    }
+
     /// Fetches no more; what is open is finished, what failed stays locked.
     fn fail(&mut self, cause: Cause) {
         self.books.stop_polling();
@@ -214,28 +250,24 @@ impl Actor for Supervisor {
 impl Handler<Letter<TaskGone>> for Supervisor {
     type Result = ();
 
-    fn handle(&mut self, letter: Letter<TaskGone>, _ctx: &mut Self::Context) {
+    fn handle(&mut self, letter: Letter<TaskGone>, ctx: &mut Self::Context) {
         let gone = letter.message;
-        let Some(mut generation) = self.generation.take() else {
+        let Some(generation) = &mut self.generation else {
             return;
         };
-        if generation.is_current(&gone) && !self.draining {
-            match gone.end {
-                TaskEnd::Died(_) => {
-                    generation.start_task(self, gone.task, gone.incarnation + 1);
-                    self.view
-                        .update(&self.connector, |view| view.tasks_replaced += 1);
-                }
-                TaskEnd::Failed(cause) => {
-                    generation.forget_task(gone.task);
-                    self.failed_tasks += 1;
-                    if self.failed_tasks == self.spec.policy.tasks {
-                        self.fail(format!("all tasks have failed, the last one: {cause}").into());
-                    }
+        if self.draining || !generation.is_current(&gone) {
+            return;
+        }
+        generation.forget_task(gone.task);
+        match gone.end {
+            TaskEnd::Died(_) => self.replace_task(gone.task, gone.incarnation + 1, ctx),
+            TaskEnd::Failed(cause) => {
+                self.failed_tasks += 1;
+                if self.failed_tasks == self.spec.policy.tasks {
+                    self.fail(format!("all tasks have failed, the last one: {cause}").into());
                 }
             }
         }
-        self.generation = Some(generation);
     }
 }
 

@@ -432,3 +432,20 @@ async fn memory_comes_back_when_records_are_done() {
         .until("bytes back", |r| r.credit.held_bytes() == 0)
         .await;
 }
+
+#[actix::test]
+async fn a_sink_that_kills_every_task_does_not_spin() {
+    let sink = FakeSinkFactory::new(|_, _| Act::Panic);
+    let running = start(&[100_000], policy(4, Tolerance::All), &sink);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let replaced = running.view.connector("test").unwrap().tasks_replaced;
+    assert!((32..=32 + 4 * 31).contains(&replaced), "{replaced}");
+    assert!(
+        running
+            .pipeline
+            .drain(Duration::from_secs(2))
+            .await
+            .released
+            > 0
+    );
+}

@@ -118,6 +118,7 @@ pub struct Books {
     /// How long a fresh lock lasts, as the broker told it last.
     lock_duration: Duration,
     delivered: u64,
+    finished: u64,
     retries: u64,
 }
 
@@ -133,6 +134,7 @@ impl Books {
             credit,
             lock_duration: Duration::ZERO,
             delivered: 0,
+            finished: 0,
             retries: 0,
         }
     }
@@ -151,6 +153,13 @@ impl Books {
     #[must_use]
     pub fn open_puts(&self) -> usize {
         self.puts.len()
+    }
+
+    /// Records that have come to an end for the sink so far, whichever; for
+    /// rates.
+    #[must_use]
+    pub const fn finished(&self) -> u64 {
+        self.finished
     }
 
     /// Outcomes *delivered* so far; for rates, not for guarantees.
@@ -211,7 +220,9 @@ impl Books {
         entries: impl Iterator<Item = Entry<'a>>,
         effects: &mut Effects,
     ) {
-        self.settle(0, entries, Settlement::Accept, effects);
+        let entries = entries.inspect(|_| self.finished += 1);
+        let entries: Vec<Entry<'a>> = entries.collect();
+        self.settle(0, entries.into_iter(), Settlement::Accept, effects);
     }
 
     /// The next put for a task, if there is work. Records that are not ours
@@ -306,11 +317,16 @@ impl Books {
                 self.retry(&put, &rest, &cause, now, &mut effects);
             }
             PutEnd::Answered(Err(SinkError::Unavailable(_) | SinkError::Fatal(_)))
-            | PutEnd::Abandoned
-            | PutEnd::TimedOut => {
+            | PutEnd::Abandoned => {
                 let work = self.take_back(&put, &rest, kills);
                 self.put_again(work, &mut effects);
             }
+            PutEnd::TimedOut if kills == 0 => {
+                // Another task first, under the same locks.
+                let work = self.take_back(&put, &rest, 1);
+                self.put_again(work, &mut effects);
+            }
+            PutEnd::TimedOut => self.release_or_put_again(&put, &rest, &mut effects),
             PutEnd::Answered(Err(SinkError::RejectedOne(cause))) => {
                 self.split(&put, &rest, kills, cause, &mut effects);
             }
@@ -443,6 +459,7 @@ impl Books {
         let mut effects = self.task_gone(None);
         let known: AHashSet<DeliveryKey> = self.queue.records().map(entry).map(key).collect();
         let gate = self.policy.gate;
+        let mut shut_out = 0_u64;
         effects.settle = self.ledger.settle_rest(Settlement::Release, |record| {
             let delivery = (
                 record.partition.topic_id,
@@ -450,8 +467,19 @@ impl Books {
                 record.offset,
                 record.acquisition,
             );
-            !record.held && gate.may_release(record.delivery_count) && !known.contains(&delivery)
+            let forgotten = !record.held && !known.contains(&delivery);
+            let may = gate.may_release(record.delivery_count);
+            shut_out += u64::from(forgotten && !may);
+            forgotten && may
         });
+        if shut_out > 0 {
+            // Nobody has their payload any more, and a release would archive them.
+            tracing::error!(
+                records = shut_out,
+                "records on their last delivery attempt went down with an actor; they stay \
+                 locked until the worker stops, and the broker archives them then"
+            );
+        }
         effects
     }
 }

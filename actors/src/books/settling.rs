@@ -44,6 +44,7 @@ impl Books {
 
     pub(super) fn deliver(&mut self, put: &PutRef, places: &[usize], effects: &mut Effects) {
         self.delivered += places.len() as u64;
+        self.finished += places.len() as u64;
         if !self.failing.is_empty() {
             for entry in put.entries(places) {
                 self.failing.remove(&key(entry));
@@ -83,6 +84,7 @@ impl Books {
         if fenced {
             return;
         }
+        self.finished += 1;
         let record = RecordId {
             partition: Arc::clone(entry.partition),
             offset: entry.offset,
@@ -167,6 +169,28 @@ impl Books {
         for half in work.halves() {
             self.put_again(half, effects);
         }
+    }
+
+    /// Gives records back through the gate, so that another worker can try;
+    /// those on their last attempt are tried on here.
+    pub(super) fn release_or_put_again(
+        &mut self,
+        put: &PutRef,
+        places: &[usize],
+        effects: &mut Effects,
+    ) {
+        let gate = self.policy.gate;
+        let may = |place: &usize| gate.may_release(put.chunk[*place].delivery_count);
+        let (release, again): (Vec<usize>, Vec<usize>) =
+            places.iter().copied().partition(|place| may(place));
+        self.settle(
+            put.lease,
+            put.entries(&release),
+            Settlement::Release,
+            effects,
+        );
+        let work = self.take_back(put, &again, 0);
+        self.put_again(work, effects);
     }
 
     pub(super) fn put_again(&mut self, work: Work, effects: &mut Effects) {

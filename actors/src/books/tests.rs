@@ -9,6 +9,7 @@ use super::{Books, Effects, Policy, PutEnd, Tolerance, entry};
 use crate::chunk::Holds;
 use crate::credit::Credit;
 use crate::gate::Gate;
+use crate::ledger::Entry;
 use crate::outcome::{Outcome, Rejection, Stage};
 use crate::ports::sink::SinkError;
 use crate::ports::source::{LostRange, Settlement};
@@ -244,4 +245,43 @@ fn no_record_is_blamed_for_a_flush_that_rejects_one() {
     let effects = books.flushed(&[put.lease], &rejected, now);
     assert!(effects.settle.is_empty());
     assert_eq!(books.queue().waiting(), 1, "tried again after a while");
+}
+
+#[test]
+fn what_takes_too_long_twice_is_released_through_the_gate() {
+    let mut books = books(None, Tolerance::None);
+    let put = deliver(&mut books, 0..2, 1);
+    let now = Instant::now();
+    let effects = books.put_ended(put.lease, PutEnd::TimedOut, false, now);
+    assert!(
+        effects.settle.is_empty() && effects.work,
+        "another task first"
+    );
+    let again = books.dispatch(1, now).unwrap();
+    let effects = books.put_ended(again.lease, PutEnd::TimedOut, false, now);
+    assert_eq!(ranges(&effects), [(0, 1, Settlement::Release)]);
+
+    let put = deliver(&mut books, 5..6, 5);
+    books.put_ended(put.lease, PutEnd::TimedOut, false, now);
+    let again = books.dispatch(1, now).unwrap();
+    let effects = books.put_ended(again.lease, PutEnd::TimedOut, false, now);
+    assert!(effects.settle.is_empty(), "never on its last attempt");
+    assert_eq!(books.dispatch(0, now).unwrap().chunk.len(), 1);
+}
+
+#[test]
+fn records_that_end_without_the_sink_count_for_the_rate() {
+    let mut books = books(None, Tolerance::All);
+    let batch = batch(0..2, 1);
+    let acquisition = books.acquire(&batch, &mut Effects::default());
+    let of = |offset| Entry {
+        partition: &batch.partition,
+        offset,
+        acquisition,
+    };
+    let mut effects = Effects::default();
+    books.filtered(std::iter::once(of(0)), &mut effects);
+    let rejection = Rejection::new(Stage::ValueConverter, "not JSON");
+    books.unconverted(of(1), &rejection, &mut effects);
+    assert_eq!((books.finished(), books.delivered()), (2, 0));
 }

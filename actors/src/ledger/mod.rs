@@ -280,11 +280,11 @@ impl Ledger {
     pub fn settle_rest(
         &mut self,
         settlement: Settlement,
-        may: impl Fn(Unsettled<'_>) -> bool,
+        mut may: impl FnMut(Unsettled<'_>) -> bool,
     ) -> Vec<SettleRange> {
         let mut ranges = Vec::new();
         for ledger in self.partitions.values_mut() {
-            self.held -= ledger.settle_rest(settlement, &may, &mut ranges);
+            self.held -= ledger.settle_rest(settlement, &mut may, &mut ranges);
         }
         ranges
     }

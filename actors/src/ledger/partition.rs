@@ -219,7 +219,7 @@ impl PartitionLedger {
     pub(super) fn settle_rest(
         &mut self,
         settlement: Settlement,
-        may: impl Fn(Unsettled<'_>) -> bool,
+        mut may: impl FnMut(Unsettled<'_>) -> bool,
         ranges: &mut Vec<SettleRange>,
     ) -> usize {
         let mut held = 0;
@@ -261,7 +261,7 @@ impl PartitionLedger {
     fn collect(
         &mut self,
         settlement: Settlement,
-        wanted: impl Fn(i64, &Slot) -> bool,
+        mut wanted: impl FnMut(i64, &Slot) -> bool,
         mut mark: impl FnMut(&mut Slot),
         ranges: &mut Vec<SettleRange>,
     ) {

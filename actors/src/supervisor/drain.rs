@@ -93,7 +93,7 @@ impl Draining {
             if done {
                 return true;
             }
-            if Instant::now() >= until {
+            if Instant::now() >= until || !self.tasks.iter().any(Mailbox::is_connected) {
                 return false;
             }
             tokio::time::sleep(LOOK).await;

@@ -16,8 +16,9 @@ use crate::poller::{Poller, PollerLinks};
 use crate::ports::sink::TaskContext;
 use crate::window::Window;
 
-/// Batches that may wait for the converter.
-const CONVERTER_MAILBOX: usize = 16;
+/// Batches that may wait for the converter. The credit is the bound that
+/// counts: the poller, which also has answers to pass on, should not wait.
+const CONVERTER_MAILBOX: usize = 1024;
 /// Messages of tasks that may wait for the acknowledger.
 const ACKNOWLEDGER_MAILBOX: usize = 256;
 
