@@ -157,7 +157,7 @@ async fn run(configuration: Configuration, runtime: &Runtime) -> Exit {
             tokio::select! {
                 clean = manager.drain(deadline) => {
                     tracing::info!(clean, "stopped");
-                    Exit::Fine
+                    if clean { Exit::Fine } else { Exit::Unfinished }
                 }
                 _ = terminate.recv() => second_signal(),
                 _ = interrupt.recv() => second_signal(),

@@ -1,7 +1,8 @@
 //! The command line.
 //!
 //! Exit codes, as `sysexits.h` has them: 0 fine, 64 bad configuration or
-//! command line, 69 something needed is not available, 70 internal error; 130 ended by a second signal.
+//! command line, 69 something needed is not available, 70 internal error, 75
+//! stopped at the deadline before all was settled; 130 ended by a second signal.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -22,6 +23,8 @@ pub enum Exit {
     BadConfiguration = 64,
     Unavailable = 69,
     Internal = 70,
+    /// Stopped at its deadline with work unfinished; some records come again.
+    Unfinished = 75,
     /// A second signal ended it before it had drained.
     Interrupted = 130,
 }

@@ -65,13 +65,6 @@ pub struct OffsetReset {
     pub is_given: bool,
 }
 
-/// When a record counts as delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AcknowledgeAfter {
-    Put,
-    Flush,
-}
-
 /// The share group, and how much of it is in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShareConfig {
@@ -85,8 +78,6 @@ pub struct ShareConfig {
     pub record_lock_duration: Option<Duration>,
     pub auto_offset_reset: OffsetReset,
     pub delivery_timeout: Duration,
-    /// `None`: as the sink needs it.
-    pub acknowledge_after: Option<AcknowledgeAfter>,
 }
 
 #[derive(Clone, Debug)]
@@ -143,6 +134,12 @@ impl ConnectorConfig {
             faults,
             notes,
         })
+    }
+
+    /// The group that Connect would read with, whose positions are taken over.
+    #[must_use]
+    pub fn connect_group(&self) -> String {
+        format!("connect-{}", self.name)
     }
 
     /// All settings, for the sink to read its own.

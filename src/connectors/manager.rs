@@ -1,8 +1,10 @@
 //! Starts a worker's connectors and ends them.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use sluice_actors::live_view::{ConnectorState, LiveView};
 use sluice_actors::messages::Drained;
 use sluice_actors::retry::RetryPolicy;
@@ -37,7 +39,15 @@ impl Manager {
     /// it from starting shows in the live view.
     pub fn start(&mut self, config: ConnectorConfig) {
         let name = config.name.clone();
-        let starting = start_until_done(config, self.ground.clone());
+        let starting = AssertUnwindSafe(start_until_done(config, self.ground.clone()));
+        let (view, connector) = (Arc::clone(&self.ground.view), name.clone());
+        let starting = async move {
+            starting.catch_unwind().await.unwrap_or_else(|_| {
+                tracing::error!(%connector, "starting the connector panicked");
+                view.fail(&connector, "starting it panicked; see the log".into());
+                None
+            })
+        };
         self.starting
             .push((name, self.ground.runtime.spawn(starting)));
     }

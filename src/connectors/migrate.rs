@@ -12,7 +12,7 @@ pub async fn migrate(config: &ConnectorConfig) -> Result<MigrationReport, StartE
     );
     let migration = Migration {
         direction: Direction::ToShare,
-        consumer_group: format!("connect-{}", config.name),
+        consumer_group: config.connect_group(),
         share_group: config.share.group_id.clone(),
         topics: selection(&config.topics)?,
         dry_run: false,

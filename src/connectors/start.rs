@@ -151,7 +151,7 @@ async fn make_group_ready(
     let check = ShareGroupCheck {
         connector: config.name.clone(),
         group: share.group_id.clone(),
-        consumer_group: format!("connect-{}", config.name),
+        consumer_group: config.connect_group(),
         topics: topics.to_vec(),
         reset_given: share.auto_offset_reset.is_given,
     };

@@ -3,10 +3,7 @@
 use regex::Regex;
 
 use super::limits;
-use super::{
-    AcknowledgeAfter, ConnectorConfig, ConverterConfig, ErrorsConfig, OffsetReset, ShareConfig,
-    Topics,
-};
+use super::{ConnectorConfig, ConverterConfig, ErrorsConfig, OffsetReset, ShareConfig, Topics};
 use crate::config::connector_keys::{
     DEAD_LETTER_MODE, DEAD_LETTER_TOPIC, GROUP_PROTOCOL, KEYS, LOCK_DURATION, LOCK_TIMEOUT,
     MAX_POLL_RECORDS, MAX_PUT_RECORDS,
@@ -252,6 +249,13 @@ impl Reading<'_> {
         if reader.optional_duration("share.park.after.ms").is_some() {
             reader.fault("share.park.after.ms", "parking is still to come; remove it");
         }
+        if reader.optional_choice("share.acknowledge.after") == Some("put") {
+            reader.fault(
+                "share.acknowledge.after",
+                "put is still to come; set it to flush or remove it: a sink that buffers is \
+                 settled after its flush, any other after its put",
+            );
+        }
         self.check_dead_letters();
     }
 
@@ -295,12 +299,6 @@ impl Reading<'_> {
             record_lock_duration: lock_ms.map(limits::milliseconds),
             auto_offset_reset,
             delivery_timeout: limits::milliseconds(reader.int("share.delivery.timeout.ms")),
-            acknowledge_after: reader
-                .optional_choice("share.acknowledge.after")
-                .map(|choice| match choice {
-                    "flush" => AcknowledgeAfter::Flush,
-                    _ => AcknowledgeAfter::Put,
-                }),
         }
     }
 

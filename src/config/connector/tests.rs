@@ -70,7 +70,6 @@ fn defaults_are_connects_or_the_tables() {
                 is_given: false,
             },
             delivery_timeout: Duration::from_secs(300),
-            acknowledge_after: None,
         }
     );
     assert_eq!(
@@ -106,10 +105,6 @@ fn what_is_given_is_typed() {
     assert_eq!(connector.share.max_in_flight_records, Some(4000));
     assert_eq!(connector.share.delivery_count_limit, Some(10));
     assert!(connector.share.auto_offset_reset.is_given);
-    assert_eq!(
-        connector.share.acknowledge_after,
-        Some(AcknowledgeAfter::Flush)
-    );
     assert_eq!(connector.consumer.acquire_mode, AcquireMode::RecordLimit);
 }
 
@@ -211,6 +206,7 @@ fn features_to_come_are_refused_unless_they_are_off() {
         ("predicates", "p"),
         ("share.retriable", "release"),
         ("share.order", "key"),
+        ("share.acknowledge.after", "put"),
         ("share.park.after.ms", "1000"),
         ("exactly.once.mode", "ledger"),
         ("errors.deadletterqueue.mode", "broker"),
