@@ -2,5 +2,8 @@
 //! the worker.
 #![cfg(feature = "broker-tests")]
 
+mod history;
 mod main_job;
+mod records;
+mod span;
 mod stage;
