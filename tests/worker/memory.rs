@@ -124,7 +124,7 @@ async fn thousands_of_large_records_pass_in_the_memory_of_those_in_flight() -> R
     );
     let held = samples.iter().map(|sample| sample.held).max();
     let highest = worker.usage()?.peak_rss_bytes;
-    println!(
+    eprintln!(
         "resident MiB: at most {} in the first third, {} in the last, {} in all; held {held:?}",
         first / MIB,
         last / MIB,

@@ -63,7 +63,7 @@ async fn hold_the_first_record(stem: &str, locks: Option<u64>) -> Result<Seen> {
         rate_after: after / seconds_between(last, end)?,
         span,
     };
-    println!(
+    eprintln!(
         "locks {locks:?}: {} records in the hold, {:.0} a second; {:.0} a second after it; span {}",
         seen.during, seen.rate_during, seen.rate_after, seen.span
     );
