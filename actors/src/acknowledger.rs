@@ -21,6 +21,9 @@ use crate::supervisor::Supervisor;
 
 /// How often locks are looked at.
 const LOCK_TICK: Duration = Duration::from_millis(50);
+/// How old the live view may be: whoever reads a time from it goes wrong by
+/// that much.
+const SHOW_TICK: Duration = Duration::from_millis(10);
 
 /// Who the acknowledger talks to and what it shares.
 pub(crate) struct AcknowledgerLinks {
@@ -116,8 +119,8 @@ impl Actor for Acknowledger {
             }
             let effects = acknowledger.links.books.lock().watch_locks(Instant::now());
             acknowledger.carry_out(effects);
-            acknowledger.show();
         });
+        ctx.run_interval(SHOW_TICK, |acknowledger, _ctx| acknowledger.show());
     }
 }
 

@@ -22,7 +22,8 @@ use crate::config::definition::Faults;
 use crate::config::overrides::AcquireMode;
 use crate::converters;
 use crate::kafka::admin::{
-    Admin, AdminError, GroupSettings, ShareGroupCheck, TopicPattern, TopicSelection, WantedSettings,
+    Admin, AdminError, GroupSettings, ShareGroupCheck, TopicPattern, TopicSelection,
+    WantedSettings, remedy,
 };
 use crate::kafka::share::{self, ShareSourceConfig};
 use crate::sinks;
@@ -128,7 +129,8 @@ pub(super) async fn connect(config: &ConnectorConfig) -> Result<Kafka, StartErro
     let client = &config.consumer.client;
     client.builder().connect().await.map_err(|error| {
         let servers = client.bootstrap_servers.join(",");
-        let text = format!("cannot connect to bootstrap.servers {servers}: {error}");
+        let remedy = remedy(&error);
+        let text = format!("cannot connect to bootstrap.servers {servers}: {error}; {remedy}");
         if is_final(&error) {
             StartError::Refused(text)
         } else {

@@ -29,7 +29,8 @@ fn log(name: &str, connector: &ConnectorView, tasks_running: usize) {
         |pin| {
             let since = Instant::now().saturating_duration_since(pin.since);
             let offset = format!("{}@{}", pin.partition, pin.offset);
-            (offset, since.as_millis(), pin.span)
+            // JSON has 128-bit numbers as text.
+            (offset, since.as_millis() as u64, pin.span)
         },
     );
     tracing::info!(

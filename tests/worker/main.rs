@@ -2,5 +2,13 @@
 //! the worker.
 #![cfg(feature = "broker-tests")]
 
+mod groups;
+mod history;
 mod main_job;
+mod memory;
+mod poison;
+mod records;
+mod refusals;
+mod security;
+mod span;
 mod stage;

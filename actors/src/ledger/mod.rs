@@ -60,7 +60,8 @@ pub struct Totals {
 pub struct Pin {
     pub partition: Arc<SourcePartition>,
     pub offset: i64,
-    /// Open offsets from the pin to the last one, both included.
+    /// Offsets from the pin to the last one acquired, both included: what the
+    /// broker counts, also when all behind the pin is settled.
     pub span: u64,
     pub since: Instant,
 }

@@ -71,6 +71,8 @@ pub(super) struct PartitionLedger {
     partition: Arc<SourcePartition>,
     base: i64,
     slots: VecDeque<Slot>,
+    /// Behind the last offset acquired while others were open.
+    reach: i64,
     front: i64,
     front_since: Instant,
 }
@@ -81,6 +83,7 @@ impl PartitionLedger {
             partition,
             base: 0,
             slots: VecDeque::new(),
+            reach: 0,
             front: -1,
             front_since: now,
         }
@@ -109,12 +112,15 @@ impl PartitionLedger {
         };
         if self.slots.is_empty() {
             self.base = offset;
+            self.reach = offset;
         }
         let mut displaced = Ended::default();
         if (offset - self.base).abs() > MAX_SPREAD {
             displaced = self.vacate(i64::MIN..=i64::MAX, Slot::is_open);
             self.base = offset;
+            self.reach = offset;
         }
+        self.reach = self.reach.max(offset + 1);
         while offset < self.base {
             self.slots.push_front(vacant);
             self.base -= 1;
@@ -253,7 +259,7 @@ impl PartitionLedger {
         (!self.slots.is_empty()).then(|| Pin {
             partition: Arc::clone(&self.partition),
             offset: self.base,
-            span: self.slots.len() as u64,
+            span: (self.reach - self.base) as u64,
             since: self.front_since,
         })
     }

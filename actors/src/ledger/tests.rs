@@ -197,7 +197,7 @@ fn a_held_record_stays_until_it_is_given_back() {
 }
 
 #[test]
-fn the_pin_is_the_first_open_offset() {
+fn the_pin_is_the_first_open_offset_and_spans_what_is_settled_behind_it() {
     let mut bench = Bench::new();
     let acquisition = bench.acquire(5..9, 1);
     for offset in [5, 7, 8] {
@@ -205,7 +205,7 @@ fn the_pin_is_the_first_open_offset() {
         bench.answer(offset, offset, Settlement::Accept, Answer::Confirmed);
     }
     let pins = bench.ledger.pins();
-    assert_eq!((pins[0].offset, pins[0].span), (6, 1));
+    assert_eq!((pins[0].offset, pins[0].span), (6, 3));
     let partition = (bench.partition.topic_id, bench.partition.partition);
     let is_open = |offset, acquisition| bench.ledger.is_open(partition, offset, acquisition);
     assert!(is_open(6, acquisition));

@@ -168,8 +168,12 @@ fn lacks_api(error: &KrafkaError) -> bool {
         || error.protocol_error_kind() == Some(ProtocolErrorKind::UnknownApiVersion)
 }
 
-fn remedy(error: &KrafkaError) -> &'static str {
+/// What the operator can do about it.
+pub(crate) fn remedy(error: &KrafkaError) -> &'static str {
     match error {
+        KrafkaError::Auth { message, .. } if message.contains("SASL") => {
+            "check user and password in sasl.jaas.config, and sasl.mechanism"
+        }
         KrafkaError::Auth { .. } => "check security.protocol, sasl.* and ssl.*",
         KrafkaError::Network(_) | KrafkaError::Timeout { .. } => {
             "check bootstrap.servers and that the brokers are up"
@@ -190,6 +194,14 @@ mod tests {
             resource: "group connect-orders".to_owned(),
         };
         attempt.failed(source)
+    }
+
+    #[test]
+    fn refused_credentials_and_certificates_name_their_keys() {
+        let refused = |message: &str| remedy(&KrafkaError::auth(message));
+        let sasl = "SASL authentication step failed: SaslAuthenticationFailed";
+        assert!(refused(sasl).contains("sasl.jaas.config"));
+        assert!(refused("invalid peer certificate: UnknownIssuer").contains("ssl.*"));
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod topics;
 
 pub use client::Admin;
 pub use error::AdminError;
+pub(crate) use error::remedy;
 pub use group_configs::PreparedGroup;
 pub use group_ids::{KnownGroup, ShareGroupCheck};
 pub use group_settings::{GroupSettings, Setting, WantedSettings};
