@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::acknowledger::Acknowledger;
 use crate::books::{Put, PutEnd};
-use crate::converter::Converter;
+use crate::converter::{Converter, EnlistTask};
 use crate::kill_switch::KillSwitch;
 use crate::live_view::{LiveView, TaskState};
 use crate::mailbox::{Letter, Mailbox};
@@ -52,8 +52,9 @@ pub(crate) struct DeliveryLinks {
     pub(crate) kill: KillSwitch,
 }
 
-/// 1. opens its sink, 2. asks for work, 3. puts a chunk and passes its outcomes
-///    on while it runs, 4. flushes a buffering sink, 5. asks again.
+/// 1. enlists with the converter, 2. opens its sink, 3. asks for work, 4. puts
+///    a chunk and passes its outcomes on while it runs, 5. flushes a buffering
+///    sink, 6. asks again.
 pub struct Delivery {
     context: TaskContext,
     name: Arc<str>,
@@ -101,6 +102,16 @@ impl Delivery {
             closing: None,
             shown: TaskState::Opening,
         }
+    }
+
+    /// Done by the task itself: enlisted by who started it, it might ask for
+    /// work before the converter knows of it, and would not be heard.
+    fn enlist(&self, ctx: &mut Context<Self>) {
+        let _ = self.links.converter.signal(EnlistTask {
+            task: self.context.task,
+            incarnation: self.incarnation,
+            mailbox: Mailbox::new(ctx.address(), 1),
+        });
     }
 
     fn show(&mut self, state: TaskState) {
@@ -445,6 +456,7 @@ impl Actor for Delivery {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
+        self.enlist(ctx);
         self.show(TaskState::Opening);
         let kill = self.links.kill.clone();
         let opening = open_sink(

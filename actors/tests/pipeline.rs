@@ -90,6 +90,15 @@ fn policy(tasks: usize, tolerance: Tolerance) -> Policy {
 
 fn start(partitions: &[usize], policy: Policy, sink: &FakeSinkFactory) -> Running {
     tokio::time::pause();
+    start_on(Threads::current(), partitions, policy, sink)
+}
+
+fn start_on(
+    threads: Threads,
+    partitions: &[usize],
+    policy: Policy,
+    sink: &FakeSinkFactory,
+) -> Running {
     let credit = Credit::new(1 << 20);
     let (source, events) = FakeSource::start(&credit, partitions, LOCK);
     let view = LiveView::new();
@@ -115,7 +124,7 @@ fn start(partitions: &[usize], policy: Policy, sink: &FakeSinkFactory) -> Runnin
         Arc::new(source.clone()),
         events,
         Arc::clone(&credit),
-        Threads::current(),
+        threads,
         Arc::clone(&view),
     );
     Running {
@@ -143,6 +152,19 @@ async fn every_record_is_delivered_once_and_accepted() {
         })
         .await;
     assert_eq!(running.state(), ConnectorState::Running);
+}
+
+/// Where the clock runs and tasks may be faster than those who start them.
+#[actix::test]
+async fn a_task_gets_work_however_soon_it_asks() {
+    let sink = FakeSinkFactory::new(|_, _| Act::Deliver);
+    let threads = Threads::start(1);
+    for _ in 0..200 {
+        let one_task = policy(1, Tolerance::None);
+        let running = start_on(threads.clone(), &[1], one_task, &sink);
+        running.until_accepted(1).await;
+    }
+    threads.stop();
 }
 
 #[actix::test]

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::Supervisor;
 use crate::acknowledger::{Acknowledger, AcknowledgerLinks};
-use crate::converter::{Converter, EnlistTask};
+use crate::converter::Converter;
 use crate::delivery::{Delivery, DeliveryLinks};
 use crate::kill_switch::KillSwitch;
 use crate::mailbox::Mailbox;
@@ -123,19 +123,13 @@ impl Generation {
         let addr = Delivery::start_in_arbiter(parts.threads.pool(task as usize), move |_| {
             Delivery::new(context, incarnation, settings, links)
         });
-        let mailbox = Mailbox::new(addr, 1);
         let place = task as usize;
         if self.tasks.len() <= place {
             self.tasks.resize_with(place + 1, || None);
         }
-        let _ = self.converter.signal(EnlistTask {
-            task,
-            incarnation,
-            mailbox: mailbox.clone(),
-        });
         self.tasks[place] = Some(TaskHandle {
             incarnation,
-            mailbox,
+            mailbox: Mailbox::new(addr, 1),
         });
     }
 
