@@ -5,7 +5,7 @@
 //! they took.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
@@ -15,6 +15,7 @@ pub struct Credit {
     window_records: AtomicUsize,
     limit_bytes: usize,
     held_bytes: AtomicUsize,
+    awaiting: AtomicBool,
     changed: Notify,
 }
 
@@ -26,6 +27,7 @@ impl Credit {
             window_records: AtomicUsize::new(0),
             limit_bytes,
             held_bytes: AtomicUsize::new(0),
+            awaiting: AtomicBool::new(false),
             changed: Notify::new(),
         })
     }
@@ -42,6 +44,18 @@ impl Credit {
         if self.window_records.swap(records, Ordering::AcqRel) != records {
             self.changed.notify_one();
         }
+    }
+
+    /// Whether the source has asked for records that it has not told yet. They
+    /// may come after the window was closed.
+    #[must_use]
+    pub fn is_awaiting(&self) -> bool {
+        self.awaiting.load(Ordering::Acquire)
+    }
+
+    /// Told by the source.
+    pub fn set_awaiting(&self, awaiting: bool) {
+        self.awaiting.store(awaiting, Ordering::Release);
     }
 
     /// Bytes that may still be fetched.

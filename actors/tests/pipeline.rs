@@ -426,6 +426,23 @@ async fn a_drain_finishes_what_is_open_and_fetches_no_more() {
 }
 
 #[actix::test]
+async fn a_drain_waits_for_records_that_were_asked_for() {
+    let sink = FakeSinkFactory::new(|_, _| Act::Deliver);
+    let running = start(&[10], policy(2, Tolerance::None), &sink);
+    running.until_accepted(10).await;
+    running.credit.set_awaiting(true);
+    let answer = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        running.credit.set_awaiting(false);
+    };
+    let since = Instant::now();
+    let (drained, ()) = tokio::join!(running.pipeline.drain(Duration::from_secs(5)), answer);
+    assert!(drained.clean, "{drained:?}");
+    let took = since.elapsed();
+    assert!((1..3).contains(&took.as_secs()), "{took:?}");
+}
+
+#[actix::test]
 async fn a_drain_keeps_its_deadline_when_the_sink_does_not_answer() {
     let sink = FakeSinkFactory::new(|_, _| Act::DeliverAfter(Duration::from_secs(3600)));
     let running = start(&[100], policy(2, Tolerance::None), &sink);

@@ -14,6 +14,7 @@ use crate::kill_switch::KillSwitch;
 use crate::live_view::{ConnectorState, LiveView};
 use crate::mailbox::Mailbox;
 use crate::messages::{CloseTask, Drained};
+use crate::poller::SharedEvents;
 use crate::ports::source::Source;
 
 /// How often it is looked whether all is settled.
@@ -24,6 +25,7 @@ pub(super) struct Draining {
     until: Instant,
     books: Arc<SharedBooks>,
     credit: Arc<Credit>,
+    events: SharedEvents,
     source: Arc<dyn Source>,
     view: Arc<LiveView>,
     tasks: Vec<Mailbox<Delivery>>,
@@ -38,6 +40,7 @@ impl Draining {
             until,
             books: Arc::clone(&parts.books),
             credit: Arc::clone(&parts.credit),
+            events: Arc::clone(&parts.events),
             source: Arc::clone(&parts.source),
             view: Arc::clone(&parts.view),
             tasks: generation.map_or_else(Vec::new, |generation| {
@@ -82,22 +85,30 @@ impl Draining {
         }
     }
 
-    /// Waits until every record that is not held has its answer.
+    /// Waits until every record that is not held has its answer, also those
+    /// that the source had asked for: given back undelivered, they would have
+    /// lost an attempt. The source may be asking by the window that it knew, so
+    /// the first look is not at once.
     async fn finish(&self, until: Instant) -> bool {
         loop {
-            let done = {
-                let books = self.books.lock();
-                let held = books.ledger().held();
-                books.ledger().open() == held
-            };
-            if done {
+            tokio::time::sleep(LOOK).await;
+            if self.is_finished() {
                 return true;
             }
             if Instant::now() >= until || !self.tasks.iter().any(Mailbox::is_connected) {
                 return false;
             }
-            tokio::time::sleep(LOOK).await;
         }
+    }
+
+    /// Looks in the order in which records come: at the source, at its events,
+    /// in the books.
+    fn is_finished(&self) -> bool {
+        if self.credit.is_awaiting() || !self.events.lock().is_empty() {
+            return false;
+        }
+        let books = self.books.lock();
+        books.ledger().open() == books.ledger().held()
     }
 
     async fn close_tasks(&self, until: Instant) {

@@ -95,6 +95,12 @@ impl Client {
         !self.events.is_empty()
     }
 
+    /// Whether records may still come to the pipeline without a new request.
+    pub(super) fn awaits_records(&self) -> bool {
+        let asked = |broker: &Broker| broker.asked_records() > 0;
+        self.brokers.values().any(asked) || !self.unread.is_empty() || self.has_events()
+    }
+
     /// Whether the metadata turned out wrong since the last call.
     pub(super) fn take_metadata_is_stale(&mut self) -> bool {
         std::mem::take(&mut self.metadata_is_stale)

@@ -230,6 +230,8 @@ impl Driver {
                 self.send(request);
             }
             self.read();
+            let awaits = self.client.awaits_records() || !self.readings.is_empty();
+            self.credit.set_awaiting(awaits);
             if self.client.take_metadata_is_stale() {
                 self.stale.notify_one();
             }
