@@ -180,7 +180,7 @@ async fn nothing_waits_for_a_slow_neighbour() {
     let pinned = |running: &Running| running.view.connector("test")?.pin;
     running
         .until("the pin shows", |running| {
-            pinned(running).is_some_and(|pin| pin.offset == 7 && pin.span == 1)
+            pinned(running).is_some_and(|pin| pin.offset == 7 && pin.span == 493)
         })
         .await;
     running.until_accepted(500).await;
