@@ -1,7 +1,9 @@
 //! One task: hands chunks to its own sink instance and tells what became of
 //! each record.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+mod opening;
+mod put;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -13,18 +15,20 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::acknowledger::Acknowledger;
-use crate::books::{Put, PutEnd};
+use crate::books::Put;
 use crate::converter::{Converter, EnlistTask};
 use crate::kill_switch::KillSwitch;
 use crate::live_view::{LiveView, TaskState};
 use crate::mailbox::{Letter, Mailbox};
 use crate::messages::{
-    CloseTask, DeliverChunk, EndedPut, FlushedPuts, ReportedOutcomes, TaskEnd, TaskGone, TaskReady,
+    CloseTask, DeliverChunk, EndedPut, FlushedPuts, TaskEnd, TaskGone, TaskReady,
 };
 use crate::outcome::Cause;
 use crate::ports::sink::{SinkError, SinkFactory, TaskContext};
 use crate::retry::RetryPolicy;
-use crate::sink_host::{Called, SinkHost, SinkThread, panic_message};
+use crate::sink_host::{Called, SinkHost};
+use opening::open_sink;
+use put::{PutTold, run_put, tell_end};
 
 /// A buffering sink is flushed when no work has come for so long.
 const IDLE_FLUSH: Duration = Duration::from_millis(5);
@@ -343,115 +347,6 @@ impl Delivery {
     }
 }
 
-/// What the end of a put means for the task.
-enum PutTold {
-    Fine,
-    Failed,
-    Unavailable(Cause),
-    Gone(TaskEnd),
-    Killed,
-}
-
-fn tell_end(end: &PutEnd) -> PutTold {
-    match end {
-        PutEnd::Answered(Ok(())) => PutTold::Fine,
-        PutEnd::Answered(Err(SinkError::Unavailable(cause))) => {
-            PutTold::Unavailable(Arc::clone(cause))
-        }
-        PutEnd::Answered(Err(SinkError::Fatal(cause))) => {
-            PutTold::Gone(TaskEnd::Failed(Arc::clone(cause)))
-        }
-        PutEnd::Answered(Err(SinkError::Retry(_) | SinkError::RejectedOne(_))) => PutTold::Failed,
-        PutEnd::Panicked(cause) => PutTold::Gone(TaskEnd::Died(Arc::clone(cause))),
-        PutEnd::TimedOut => PutTold::Gone(TaskEnd::Died("a put took too long".into())),
-        PutEnd::Abandoned => PutTold::Killed,
-    }
-}
-
-/// Puts a chunk, passing outcomes on as they are reported.
-async fn run_put(
-    host: &mut SinkHost,
-    put: Put,
-    links: &DeliveryLinks,
-    deadline: Instant,
-) -> PutEnd {
-    let Put {
-        lease,
-        chunk,
-        report,
-    } = put;
-    let pass_on = async |report: &crate::report::Report| {
-        let outcomes = report.take();
-        if !outcomes.is_empty() {
-            let _ = links
-                .acknowledger
-                .send(ReportedOutcomes { lease, outcomes })
-                .await;
-        }
-    };
-    let call = host.put(chunk, report.clone());
-    tokio::pin!(call);
-    let end = loop {
-        tokio::select! {
-            biased;
-            answer = &mut call => break match answer {
-                Ok(answer) => PutEnd::Answered(answer),
-                Err(cause) => PutEnd::Panicked(cause),
-            },
-            () = report.reported() => pass_on(&report).await,
-            () = links.kill.dead() => break PutEnd::Abandoned,
-            () = tokio::time::sleep_until(deadline) => break PutEnd::TimedOut,
-        }
-    };
-    pass_on(&report).await;
-    end
-}
-
-/// Makes and opens a sink, again and again while that may help.
-async fn open_sink(
-    context: TaskContext,
-    settings: DeliverySettings,
-    view: Arc<LiveView>,
-) -> Result<SinkHost, TaskEnd> {
-    let name: Arc<str> = context.connector.as_str().into();
-    let mut failures = 0;
-    loop {
-        let cause = match try_open(&context, &settings).await {
-            Ok(host) => return Ok(host),
-            Err(SinkError::Fatal(cause)) => return Err(TaskEnd::Failed(cause)),
-            Err(error) => Cause::from(error.to_string()),
-        };
-        failures += 1;
-        if failures == 1 {
-            tracing::warn!(
-                connector = %name, task = context.task, error = %cause,
-                "the sink does not open, trying again"
-            );
-        }
-        view.set_task(&name, context.task, TaskState::BackingOff(cause));
-        tokio::time::sleep(settings.backoff.delay(failures, fastrand::f64())).await;
-    }
-}
-
-async fn try_open(
-    context: &TaskContext,
-    settings: &DeliverySettings,
-) -> Result<SinkHost, SinkError> {
-    let sink = catch_unwind(AssertUnwindSafe(|| settings.sink.create(context)))
-        .map_err(|panic| SinkError::Fatal(panic_message(&*panic)))??;
-    let mut host = if settings.sink.traits().blocking {
-        let name = format!("{}-{}", context.connector, context.task);
-        SinkHost::Thread(SinkThread::start(name, sink, &settings.abandoned_threads)?)
-    } else {
-        SinkHost::Inline(sink)
-    };
-    match host.open().await {
-        Ok(Ok(())) => Ok(host),
-        Ok(Err(error)) => Err(error),
-        Err(panic) => Err(SinkError::Fatal(panic)),
-    }
-}
-
 impl Actor for Delivery {
     type Context = Context<Self>;
 
@@ -511,41 +406,5 @@ impl Handler<Letter<CloseTask>> for Delivery {
     fn handle(&mut self, letter: Letter<CloseTask>, ctx: &mut Self::Context) {
         self.closing = Some(letter.message.0);
         self.next_step(ctx);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ports::sink::{Sink, SinkTraits};
-
-    struct Bomb;
-
-    impl SinkFactory for Bomb {
-        fn traits(&self) -> SinkTraits {
-            SinkTraits::default()
-        }
-
-        fn create(&self, _context: &TaskContext) -> Result<Box<dyn Sink>, SinkError> {
-            panic!("boom")
-        }
-    }
-
-    #[tokio::test]
-    async fn a_factory_that_panics_fails_its_task_by_name() {
-        let context = TaskContext {
-            connector: "test".into(),
-            task: 0,
-            worker: "worker".into(),
-        };
-        let settings = DeliverySettings {
-            sink: Arc::new(Bomb),
-            delivery_timeout: Duration::from_secs(1),
-            flush_interval: Duration::from_secs(1),
-            backoff: RetryPolicy::default(),
-            abandoned_threads: Arc::default(),
-        };
-        let error = try_open(&context, &settings).await.err();
-        assert_eq!(error, Some(SinkError::Fatal("panicked: boom".into())));
     }
 }

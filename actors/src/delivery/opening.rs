@@ -1,0 +1,95 @@
+//! From a factory to an open sink.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::DeliverySettings;
+use crate::live_view::{LiveView, TaskState};
+use crate::messages::TaskEnd;
+use crate::outcome::Cause;
+use crate::ports::sink::{SinkError, TaskContext};
+use crate::sink_host::{SinkHost, SinkThread, panic_message};
+
+/// Makes and opens a sink, again and again while that may help.
+pub(super) async fn open_sink(
+    context: TaskContext,
+    settings: DeliverySettings,
+    view: Arc<LiveView>,
+) -> Result<SinkHost, TaskEnd> {
+    let name: Arc<str> = context.connector.as_str().into();
+    let mut failures = 0;
+    loop {
+        let cause = match try_open(&context, &settings).await {
+            Ok(host) => return Ok(host),
+            Err(SinkError::Fatal(cause)) => return Err(TaskEnd::Failed(cause)),
+            Err(error) => Cause::from(error.to_string()),
+        };
+        failures += 1;
+        if failures == 1 {
+            tracing::warn!(
+                connector = %name, task = context.task, error = %cause,
+                "the sink does not open, trying again"
+            );
+        }
+        view.set_task(&name, context.task, TaskState::BackingOff(cause));
+        tokio::time::sleep(settings.backoff.delay(failures, fastrand::f64())).await;
+    }
+}
+
+async fn try_open(
+    context: &TaskContext,
+    settings: &DeliverySettings,
+) -> Result<SinkHost, SinkError> {
+    let sink = catch_unwind(AssertUnwindSafe(|| settings.sink.create(context)))
+        .map_err(|panic| SinkError::Fatal(panic_message(&*panic)))??;
+    let mut host = if settings.sink.traits().blocking {
+        let name = format!("{}-{}", context.connector, context.task);
+        SinkHost::Thread(SinkThread::start(name, sink, &settings.abandoned_threads)?)
+    } else {
+        SinkHost::Inline(sink)
+    };
+    match host.open().await {
+        Ok(Ok(())) => Ok(host),
+        Ok(Err(error)) => Err(error),
+        Err(panic) => Err(SinkError::Fatal(panic)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::ports::sink::{Sink, SinkFactory, SinkTraits};
+    use crate::retry::RetryPolicy;
+
+    struct Bomb;
+
+    impl SinkFactory for Bomb {
+        fn traits(&self) -> SinkTraits {
+            SinkTraits::default()
+        }
+
+        fn create(&self, _context: &TaskContext) -> Result<Box<dyn Sink>, SinkError> {
+            panic!("boom")
+        }
+    }
+
+    #[tokio::test]
+    async fn a_factory_that_panics_fails_its_task_by_name() {
+        let context = TaskContext {
+            connector: "test".into(),
+            task: 0,
+            worker: "worker".into(),
+        };
+        let settings = DeliverySettings {
+            sink: Arc::new(Bomb),
+            delivery_timeout: Duration::from_secs(1),
+            flush_interval: Duration::from_secs(1),
+            backoff: RetryPolicy::default(),
+            abandoned_threads: Arc::default(),
+        };
+        let error = try_open(&context, &settings).await.err();
+        assert_eq!(error, Some(SinkError::Fatal("panicked: boom".into())));
+    }
+}
