@@ -13,14 +13,18 @@ use tokio::sync::OnceCell;
 /// The longest that anything here may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Its listener with SASL takes credentials for four seconds; the one without,
-/// which most tests use, knows nothing of them.
+/// How long the listener with SASL takes credentials. Clients renew them in the
+/// last 15 to 5 percent, which must be long enough for a busy machine.
+pub(crate) const CREDENTIALS_LAST: Duration = Duration::from_secs(12);
+
+/// Most tests use the listener without SASL.
 async fn cluster() -> &'static Cluster {
     static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
     let start = || {
-        let options = KafkaOptions::new()
-            .plain_user("reader", "secret")
-            .property("connections.max.reauth.ms", "4000");
+        let options = KafkaOptions::new().plain_user("reader", "secret").property(
+            "connections.max.reauth.ms",
+            &CREDENTIALS_LAST.as_millis().to_string(),
+        );
         Cluster::start(options)
     };
     CLUSTER.get_or_try_init(start).await.unwrap()
@@ -35,7 +39,7 @@ pub(crate) async fn connect() -> Kafka {
     Kafka::builder(servers).connect().await.unwrap()
 }
 
-/// Connects with credentials that end after four seconds.
+/// Connects with credentials that end after [`CREDENTIALS_LAST`].
 pub(crate) async fn connect_with_credentials() -> Kafka {
     Kafka::builder(cluster().await.plain_bootstrap_servers().unwrap())
         .security(AuthConfig::sasl_plain("reader", "secret"))

@@ -13,8 +13,8 @@ use sluice_test_support::topics::unique_name;
 use tokio::time::Instant;
 
 use crate::cluster::{
-    PATIENCE, admin, bootstrap_servers, connect_with_credentials, new_topic, produce, set_group,
-    topic_and_group, wait_until_consumed,
+    CREDENTIALS_LAST, PATIENCE, admin, bootstrap_servers, connect_with_credentials, new_topic,
+    produce, set_group, topic_and_group, wait_until_consumed,
 };
 use crate::reader::Reader;
 
@@ -372,7 +372,8 @@ async fn credentials_that_end_cost_no_attempt() {
     let mut reader = Reader::over(kafka, config, 1000);
     let started = Instant::now();
     let mut written = 0;
-    while started.elapsed() < Duration::from_secs(15) {
+    // Long enough to renew them twice.
+    while started.elapsed() < CREDENTIALS_LAST * 9 / 4 {
         produce(&topic, 0..3, 30, 20).await;
         written += 30;
         reader

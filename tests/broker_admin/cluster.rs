@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use krafka::Kafka;
 use krafka::admin::{
-    AclBinding, AclOperation, AclPatternType, AclPermissionType, AclResourceType,
+    AclBinding, AclFilter, AclOperation, AclPatternType, AclPermissionType, AclResourceType,
     AlterConsumerGroupOffsetsOptions, ConfigResource, CreateAclsOptions, TopicPartition,
 };
 use krafka::auth::AuthConfig;
@@ -131,6 +131,17 @@ pub(crate) async fn deny_alice(group: &str, denied: AclOperation) {
     for (_, answer) in answers {
         answer.unwrap();
     }
+    // The controller has them now, the broker's authorizer a little later.
+    eventually("the rights show", async || {
+        let filter = AclFilter::for_resource(AclResourceType::Group, group);
+        let shown = kafka()
+            .await
+            .admin()
+            .describe_acls(filter, Default::default())
+            .await;
+        shown.unwrap().len() == 2
+    })
+    .await;
 }
 
 pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {

@@ -62,6 +62,12 @@ pub async fn measure(case: &Case<'_>) -> Result<Measured> {
     .await?;
     let usage = worker.usage()?;
     let series = confirmed(&worker)?;
+    // The rate is the worker's own count; that nothing is left, the broker's.
+    let admin = case.kafka.admin().await?;
+    let group = format!("share-{name}");
+    admin
+        .wait_until_consumed(&group, case.topic, Duration::from_secs(30))
+        .await?;
     worker.stop(Duration::from_secs(20)).await?;
     Ok(Measured {
         rate: rate(&series).context("too few status lines to tell a rate; more records")?,
