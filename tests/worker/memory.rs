@@ -13,7 +13,7 @@ use crate::history::number;
 use crate::stage::{BINARY, status};
 
 const MINUTES: Duration = Duration::from_secs(300);
-const RECORDS: u64 = 5000;
+const RECORDS: u64 = 10_000;
 const RECORD_BYTES: usize = 1_000_000;
 const MIB: u64 = 1 << 20;
 const IN_FLIGHT: u64 = 16 * MIB;
