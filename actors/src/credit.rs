@@ -36,12 +36,12 @@ impl Credit {
     /// request as finally settled. Zero pauses fetching, not settling.
     #[must_use]
     pub fn window_records(&self) -> usize {
-        self.window_records.load(Ordering::Acquire)
+        self.window_records.load(Ordering::SeqCst)
     }
 
     /// Sets the window; what is open beyond a smaller one stays open.
     pub fn set_window_records(&self, records: usize) {
-        if self.window_records.swap(records, Ordering::AcqRel) != records {
+        if self.window_records.swap(records, Ordering::SeqCst) != records {
             self.changed.notify_one();
         }
     }
@@ -50,12 +50,12 @@ impl Credit {
     /// may come after the window was closed.
     #[must_use]
     pub fn is_awaiting(&self) -> bool {
-        self.awaiting.load(Ordering::Acquire)
+        self.awaiting.load(Ordering::SeqCst)
     }
 
     /// Told by the source.
     pub fn set_awaiting(&self, awaiting: bool) {
-        self.awaiting.store(awaiting, Ordering::Release);
+        self.awaiting.store(awaiting, Ordering::SeqCst);
     }
 
     /// Bytes that may still be fetched.
@@ -67,11 +67,6 @@ impl Credit {
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.held_bytes.load(Ordering::Acquire)
-    }
-
-    #[must_use]
-    pub const fn limit_bytes(&self) -> usize {
-        self.limit_bytes
     }
 
     /// Takes bytes, also beyond the limit: a single record larger than what is
@@ -107,17 +102,6 @@ impl BytesHeld {
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
-    }
-
-    /// Splits off a share, at most what is held.
-    #[must_use]
-    pub fn split(&mut self, bytes: usize) -> Self {
-        let bytes = bytes.min(self.bytes);
-        self.bytes -= bytes;
-        Self {
-            credit: Arc::clone(&self.credit),
-            bytes,
-        }
     }
 }
 

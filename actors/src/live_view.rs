@@ -55,6 +55,8 @@ pub struct ConnectorView {
     pub pin: Option<Pin>,
     pub generation: u32,
     pub tasks_replaced: u64,
+    /// How often an actor had to wait for another's mailbox.
+    pub mailbox_waits: u64,
 }
 
 /// A task's state.

@@ -37,6 +37,8 @@ use generation::Generation;
 const QUICK_REPLACEMENTS: u32 = 32;
 const CALM: Duration = Duration::from_secs(10);
 const REPLACEMENT_DELAY: Duration = Duration::from_secs(1);
+/// The longest time without actors after their deaths.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// How often it is looked whether all actors live.
 const HEALTH_TICK: Duration = Duration::from_millis(100);
 
@@ -157,8 +159,14 @@ impl Supervisor {
 
     fn check_health(&mut self, ctx: &mut Context<Self>) {
         let Some(generation) = &self.generation else {
+            // Nobody else renews between two generations.
+            let effects = self.books.lock().watch_locks(Instant::now());
+            if !effects.settle.is_empty() {
+                self.source.settle(effects.settle);
+            }
             return;
         };
+        self.show_waits(generation);
         if let Some(dead) = generation.dead_stage() {
             tracing::error!(connector = %self.connector, actor = dead, "actor died, starting anew");
             self.replace_generation(ctx);
@@ -170,12 +178,19 @@ impl Supervisor {
         }
     }
 
+    fn show_waits(&self, generation: &Generation) {
+        let waits = generation.mailbox_waits();
+        self.view
+            .update(&self.connector, |view| view.mailbox_waits = waits);
+    }
+
     fn replace_generation(&mut self, ctx: &mut Context<Self>) {
         let Some(generation) = self.generation.take() else {
             return;
         };
         let lived = generation.started_at.elapsed();
         generation.kill();
+        self.credit.set_window_records(0);
         let effects = self.books.lock().release_forgotten();
         if !effects.settle.is_empty() {
             self.source.settle(effects.settle);
@@ -184,10 +199,11 @@ impl Supervisor {
             self.generation_deaths = 0;
         }
         self.generation_deaths += 1;
-        let delay = self
-            .delivery
-            .backoff
-            .delay(self.generation_deaths, fastrand::f64());
+        let backoff = RetryPolicy {
+            timeout: None,
+            max_delay: LONGEST_PAUSE,
+        };
+        let delay = backoff.delay(self.generation_deaths, fastrand::f64());
         ctx.run_later(delay, |supervisor, ctx| {
             if !supervisor.draining {
                 supervisor.start_generation(ctx);

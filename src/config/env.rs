@@ -25,6 +25,7 @@ pub struct Environment(BTreeMap<String, String>);
 impl Environment {
     /// The process's own. Variables that are not text are none of ours.
     #[must_use]
+    #[allow(clippy::disallowed_methods, reason = "the one place that reads it")]
     pub fn of_process() -> Self {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))

@@ -53,6 +53,7 @@ fn log(name: &str, connector: &ConnectorView, tasks_running: usize) {
         held = connector.held,
         held_bytes = connector.held_bytes,
         window = connector.window,
+        mailbox_waits = connector.mailbox_waits,
         pinned_by,
         pinned_ms,
         span,

@@ -282,13 +282,15 @@ impl Books {
             return effects;
         };
         let mut delivered = Vec::with_capacity(outcomes.len());
-        let mut buffered = Vec::new();
+        let (mut buffered, mut retry) = (Vec::new(), Vec::new());
+        let mut retry_cause = None;
         for (place, outcome) in outcomes {
             match outcome {
                 Outcome::Delivered => delivered.push(place),
                 Outcome::Buffered => buffered.push(place),
                 Outcome::Retry(cause) => {
-                    self.retry(&put, &[place], &cause, now, &mut effects);
+                    retry.push(place);
+                    retry_cause.get_or_insert(cause);
                 }
                 Outcome::Reject(rejection) => {
                     self.reject(lease, entry(&put.chunk[place]), &rejection, &mut effects);
@@ -298,6 +300,10 @@ impl Books {
         delivered.sort_unstable();
         self.deliver(&put, &delivered, &mut effects);
         self.buffer(&put, buffered);
+        if let Some(cause) = retry_cause {
+            // Together, so that they come back as one put.
+            self.retry(&put, &retry, &cause, now, &mut effects);
+        }
         effects
     }
 
@@ -441,16 +447,27 @@ impl Books {
     }
 
     /// Gives back what nobody has settled, as far as the gate lets it, and
-    /// empties the queue. The rest stays locked until its session ends.
-    pub fn release_rest(&mut self) -> Effects {
+    /// empties the queue. The rest stays locked until its session ends; the
+    /// broker archives it then, so each one is named.
+    pub fn release_rest(&mut self) -> (Effects, Vec<RecordId>) {
         let gate = self.policy.gate;
         self.queue.clear();
-        Effects {
-            settle: self.ledger.settle_rest(Settlement::Release, |record| {
-                gate.may_release(record.delivery_count)
-            }),
+        let mut shut_out = Vec::new();
+        let settle = self.ledger.settle_rest(Settlement::Release, |record| {
+            let may = gate.may_release(record.delivery_count);
+            if !may {
+                shut_out.push(RecordId {
+                    partition: Arc::clone(record.partition),
+                    offset: record.offset,
+                });
+            }
+            may
+        });
+        let effects = Effects {
+            settle,
             ..Effects::default()
-        }
+        };
+        (effects, shut_out)
     }
 
     /// Gives back what no queue and no put knows any more, since the actor

@@ -43,14 +43,16 @@ impl Books {
     }
 
     pub(super) fn deliver(&mut self, put: &PutRef, places: &[usize], effects: &mut Effects) {
-        self.delivered += places.len() as u64;
-        self.finished += places.len() as u64;
         if !self.failing.is_empty() {
             for entry in put.entries(places) {
                 self.failing.remove(&key(entry));
             }
         }
+        let fenced = self.ledger.totals().fenced;
         self.settle(put.lease, put.entries(places), Settlement::Accept, effects);
+        let taken = places.len() as u64 - (self.ledger.totals().fenced - fenced);
+        self.delivered += taken;
+        self.finished += taken;
     }
 
     pub(super) fn buffer(&mut self, put: &PutRef, places: Vec<usize>) {

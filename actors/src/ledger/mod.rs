@@ -69,7 +69,7 @@ pub struct Pin {
 /// A record that nobody has settled.
 #[derive(Clone, Copy, Debug)]
 pub struct Unsettled<'a> {
-    pub partition: &'a SourcePartition,
+    pub partition: &'a Arc<SourcePartition>,
     pub offset: i64,
     pub acquisition: u32,
     pub delivery_count: u16,

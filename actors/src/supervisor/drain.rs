@@ -71,7 +71,7 @@ impl Draining {
             kill.throw();
         }
         // 5. Give back the rest, through the gate.
-        let released = self.release_rest();
+        let (released, shut_out) = self.release_rest();
         // 6. Wait for the broker's answers, close the sessions, leave the group.
         let rest = self.until.saturating_duration_since(Instant::now());
         let closed = self.source.close(rest).await;
@@ -79,7 +79,7 @@ impl Draining {
         self.view
             .update(&self.connector, |view| view.state = ConnectorState::Stopped);
         Drained {
-            clean: finished && closed.cause.is_none() && closed.unconfirmed == 0,
+            clean: finished && shut_out == 0 && closed.cause.is_none() && closed.unconfirmed == 0,
             released,
             closed,
         }
@@ -125,8 +125,15 @@ impl Draining {
         let _ = tokio::time::timeout_at(until.max(grace), closed).await;
     }
 
-    fn release_rest(&self) -> u64 {
-        let effects = self.books.lock().release_rest();
+    /// How many were given back, and how many the gate does not let go.
+    fn release_rest(&self) -> (u64, usize) {
+        let (effects, shut_out) = self.books.lock().release_rest();
+        for record in &shut_out {
+            tracing::error!(
+                connector = %self.connector, %record,
+                "record on its last delivery attempt is undelivered; the broker archives it now"
+            );
+        }
         let released = effects
             .settle
             .iter()
@@ -135,6 +142,6 @@ impl Draining {
         if !effects.settle.is_empty() {
             self.source.settle(effects.settle);
         }
-        released
+        (released, shut_out.len())
     }
 }

@@ -164,6 +164,11 @@ impl Generation {
         let _ = self.acknowledger.signal(gone);
     }
 
+    /// How often a sender had to wait for a full mailbox.
+    pub(super) fn mailbox_waits(&self) -> u64 {
+        self.converter.waits() + self.acknowledger.waits()
+    }
+
     pub(super) fn dead_stage(&self) -> Option<&'static str> {
         if !self.poller.is_connected() {
             Some("poller")

@@ -36,7 +36,9 @@ pub struct ShareSourceConfig {
     pub request_timeout: Duration,
     /// `metadata.max.age.ms`.
     pub metadata_max_age: Duration,
-    /// The largest size of one record batch once decompressed.
+    /// The largest size of one record batch once decompressed; a larger one
+    /// counts as corrupt. Kafka has no such limit, so it is far above what
+    /// producers make.
     pub max_decompressed_bytes: usize,
 }
 
@@ -54,7 +56,7 @@ impl ShareSourceConfig {
             fetch_max_wait: Duration::from_millis(500),
             request_timeout: Duration::from_secs(30),
             metadata_max_age: Duration::from_secs(300),
-            max_decompressed_bytes: 128 * 1024 * 1024,
+            max_decompressed_bytes: 1 << 30,
         }
     }
 }

@@ -1,13 +1,14 @@
 //! Sends a session's requests and turns the answers into records.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use krafka::error::{ErrorCode, KrafkaError};
 use sluice_actors::credit::Credit;
-use sluice_actors::record::{AcquiredBatch, SourcePartition, TopicId};
+use sluice_actors::record::{AcquiredBatch, CorruptRange, SourcePartition, TopicId};
 use tokio::time::Instant;
 
 use super::config::ShareSourceConfig;
@@ -185,9 +186,38 @@ impl Courier {
         (lock_ms, replies)
     }
 
-    /// Makes records of what was acquired.
+    /// Makes records of what was acquired. Should reading panic, the records
+    /// are corrupt: they are told so, or they would come again for ever.
     pub(super) fn read(&self, unread: Vec<Unread>) -> Vec<Read> {
-        unread.into_iter().map(|one| self.read_one(one)).collect()
+        let read_one = |one: Unread| {
+            let unreadable = self.unreadable(&one);
+            catch_unwind(AssertUnwindSafe(|| self.read_one(one))).unwrap_or(unreadable)
+        };
+        unread.into_iter().map(read_one).collect()
+    }
+
+    fn unreadable(&self, unread: &Unread) -> Read {
+        let acquired = &unread.acquired;
+        let corrupt = acquired.ranges.iter().map(|range| CorruptRange {
+            first_offset: range.first,
+            last_offset: range.last,
+            delivery_count: range.delivery_count,
+            cause: "reading it panicked".into(),
+        });
+        Read {
+            broker: unread.broker,
+            key: unread.key,
+            batch: Some(AcquiredBatch {
+                partition: Arc::clone(&acquired.partition),
+                records: Vec::new(),
+                corrupt: corrupt.collect(),
+                lock_deadline: acquired.deadline,
+                acquired_at: acquired.arrived_at,
+                held: self.credit.hold(0),
+            }),
+            gaps: Vec::new(),
+            deadline: acquired.deadline,
+        }
     }
 
     fn read_one(&self, unread: Unread) -> Read {

@@ -6,7 +6,7 @@
 //! offsets without a record are gaps. Acquired offsets whose bytes cannot be
 //! read are told as corrupt, never as gaps: that would drop them.
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use sluice_actors::record::{CorruptRange, RawHeader, RawRecord, TimestampType};
 
 use super::wire::{self, Batch, BatchHeader};
@@ -28,7 +28,7 @@ pub(super) struct Collected {
     pub(super) kept: Vec<(i64, i64)>,
     /// Acquired offsets without a record.
     pub(super) gaps: Vec<(i64, i64)>,
-    /// Payload bytes of `records`.
+    /// Bytes of memory that `records` keep alive.
     pub(super) bytes: usize,
 }
 
@@ -41,6 +41,7 @@ pub(super) fn collect(
 ) -> Collected {
     let mut walk = Walk::new(acquired);
     let mut rest = records.unwrap_or_default();
+    let backing = rest.len();
     while !rest.is_empty() && !walk.is_done() {
         match wire::batch_header(&rest) {
             Ok(header) => walk.batch(&header, &mut rest, max_decompressed_bytes),
@@ -51,7 +52,7 @@ pub(super) fn collect(
         }
     }
     walk.pass_to(i64::MAX);
-    walk.out
+    walk.finish(backing)
 }
 
 /// Ranges in ascending order without overlaps; whether there were any.
@@ -79,6 +80,8 @@ struct Walk {
     /// A batch could not be read. Its header may lie as well, so everything
     /// up to the next readable batch counts as corrupt.
     damaged: Option<String>,
+    /// Payload bytes of all records that were read, also of others'.
+    decoded: usize,
     out: Collected,
 }
 
@@ -89,6 +92,7 @@ impl Walk {
             current: ranges.next(),
             ranges,
             damaged: None,
+            decoded: 0,
             out: Collected::default(),
         }
     }
@@ -120,6 +124,7 @@ impl Walk {
         let stamp = Stamp::of(&batch);
         self.out.records.reserve(batch.records.len());
         for record in batch.records {
+            self.decoded += record.value.as_ref().map_or(0, Bytes::len);
             let offset = batch
                 .base_offset
                 .saturating_add(i64::from(record.offset_delta));
@@ -128,6 +133,19 @@ impl Walk {
                 self.out.push(raw(record, offset, delivery_count, stamp));
             }
         }
+    }
+
+    /// Records are slices of the answer, or of what it was decompressed to, and
+    /// keep the whole of it alive. Where most of that is not theirs, they are
+    /// copied out of it.
+    fn finish(mut self, backing: usize) -> Collected {
+        let whole = backing.max(self.decoded);
+        if self.out.bytes < whole / 2 {
+            copy_out(&mut self.out.records, self.out.bytes);
+        } else {
+            self.out.bytes = whole;
+        }
+        self.out
     }
 
     /// Passes everything below an offset where a readable batch begins.
@@ -193,6 +211,25 @@ impl Collected {
     fn push(&mut self, record: RawRecord) {
         self.bytes += payload_bytes(&record);
         self.records.push(record);
+    }
+}
+
+/// Moves all payloads into one allocation of their own.
+fn copy_out(records: &mut [RawRecord], bytes: usize) {
+    let mut own = BytesMut::with_capacity(bytes);
+    let mut copy = |payload: &mut Bytes| {
+        own.extend_from_slice(payload);
+        *payload = own.split().freeze();
+    };
+    for record in records {
+        [&mut record.key, &mut record.value]
+            .into_iter()
+            .flatten()
+            .for_each(&mut copy);
+        for header in &mut record.headers {
+            copy(&mut header.key);
+            header.value.iter_mut().for_each(&mut copy);
+        }
     }
 }
 

@@ -226,6 +226,9 @@ impl Driver {
             if self.close_by.is_some_and(|by| by <= now) {
                 break;
             }
+            // Before the window is read: who sets it to zero and then finds
+            // that nothing is awaited must not have a fetch come after that.
+            self.credit.set_awaiting(true);
             for request in self.client.plan(now) {
                 self.send(request);
             }

@@ -77,7 +77,7 @@ fn only_records_inside_the_acquired_ranges_are_ours() {
 
 #[test]
 fn payloads_are_slices_of_the_answer() {
-    let log = log(&[batch(&[0])]);
+    let log = log(&[wide_batch(&[0])]);
     let within = log.as_ptr_range();
     let collected = collect(Some(log), vec![acquired(0, 0)], LIMIT);
     let value = collected.records[0].value.as_ref().unwrap();
@@ -204,4 +204,30 @@ proptest! {
         let kept: Vec<i64> = collected.kept.iter().flat_map(|(f, l)| *f..=*l).collect();
         prop_assert_eq!(kept, expected);
     }
+}
+
+#[test]
+fn a_few_records_of_a_large_answer_are_copied_out_of_it() {
+    let offsets: Vec<i64> = (0..100).collect();
+    let large = log(&[wide_batch(&offsets)]);
+    let few = collect(Some(large.clone()), vec![acquired(7, 8)], LIMIT);
+    assert_eq!(few.bytes, 2 * WIDTH, "their own payload only");
+    let values = few.records.iter().map(|record| record.value.as_deref());
+    assert!(values.eq([&[7; WIDTH][..], &[8; WIDTH][..]].map(Some)));
+    assert!(large.is_unique(), "nothing keeps the answer alive");
+
+    let all = collect(Some(large.clone()), vec![acquired(0, 99)], LIMIT);
+    assert!(!large.is_unique(), "in bulk nothing is copied");
+    assert_eq!(all.bytes, large.len(), "what they keep alive counts");
+}
+
+const WIDTH: usize = 200;
+
+/// Its values are their offset, many times.
+fn wide_batch(offsets: &[i64]) -> Batch {
+    let mut batch = batch(offsets);
+    for (record, offset) in batch.records.iter_mut().zip(offsets) {
+        record.value = Some(vec![u8::try_from(*offset).unwrap(); WIDTH].into());
+    }
+    batch
 }
