@@ -2,13 +2,18 @@
 //! the worker.
 #![cfg(feature = "broker-tests")]
 
+mod crash;
+mod crew;
+mod fairness;
 mod groups;
 mod history;
+mod load;
 mod main_job;
 mod memory;
 mod poison;
 mod records;
 mod refusals;
+mod scaling;
 mod security;
 mod span;
 mod stage;

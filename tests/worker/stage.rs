@@ -53,6 +53,17 @@ impl Stage {
         config
     }
 
+    /// The same into a file that no other worker writes to.
+    pub fn to_file_of(&self, worker: &str, tasks: usize) -> Value {
+        let mut config = self.connector("file", tasks);
+        config["file"] = json!(self.file_of(worker));
+        config
+    }
+
+    pub fn file_of(&self, worker: &str) -> PathBuf {
+        self.folder.path().join(format!("{worker}.txt"))
+    }
+
     /// A connector of string values into some sink.
     pub fn connector(&self, class: &str, tasks: usize) -> Value {
         json!({
