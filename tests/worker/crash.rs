@@ -43,6 +43,8 @@ async fn what_a_killed_worker_held_is_delivered_by_the_others_at_once() -> Resul
     let second = Member::writing(&stage, "second", &[]).await?;
     let survivors = [&first, &second];
     let victim = hoarder(&stage).await?;
+    // The victim too, or the law of assignment would not be at stake.
+    stage.wait_for_assigned_members(3).await?;
     assert_eq!(sum(&survivors, "redelivered")?, 0);
 
     let (before, killed_at) = (load.sent(), Instant::now());

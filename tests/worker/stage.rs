@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use sluice_test_support::java::{SHARE_GROUP_COMMAND, run_tool};
 use sluice_test_support::kafka::Kafka;
 use sluice_test_support::topics::{Admin, unique_name};
 use sluice_test_support::wait::eventually;
@@ -13,6 +14,8 @@ use sluice_test_support::worker::{Worker, WorkerOptions};
 use tempfile::TempDir;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_sluice");
+
+const ASSIGNED_WITHIN: Duration = Duration::from_secs(30);
 
 /// One test's connector on the shared broker.
 pub struct Stage {
@@ -75,6 +78,27 @@ impl Stage {
             "value.converter": "org.apache.kafka.connect.storage.StringConverter",
             "consumer.override.group.protocol": "share",
         })
+    }
+
+    /// Waits until so many members of the group are assigned partitions.
+    pub async fn wait_for_assigned_members(&self, members: usize) -> Result<()> {
+        let group = self.group();
+        let arguments = [
+            "--bootstrap-server",
+            self.kafka.bootstrap_servers(),
+            "--describe",
+            "--members",
+            "--group",
+            &group,
+        ];
+        let assignment = format!("{}:", self.name);
+        eventually("all members are assigned", ASSIGNED_WITHIN, async || {
+            let printed = run_tool(SHARE_GROUP_COMMAND, &arguments).await?;
+            let assigned = printed.lines().filter(|line| line.contains(&assignment));
+            anyhow::ensure!(assigned.count() == members, "{printed}");
+            Ok::<_, anyhow::Error>(())
+        })
+        .await
     }
 
     /// A worker with this one connector and a quick status log.
