@@ -113,7 +113,7 @@ pub const KEYS: &[Key] = &[
         "errors.log.include.messages",
         Kind::Boolean,
         Preset::Value("false"),
-        "Whether the log names topic, partition, offset and timestamp of the record.",
+        "Without effect so far: the log always names topic, partition and offset, never more.",
     ),
     key(
         DEAD_LETTER_MODE,
