@@ -2,6 +2,7 @@
 //! the worker.
 #![cfg(feature = "broker-tests")]
 
+mod ending;
 mod groups;
 mod history;
 mod main_job;

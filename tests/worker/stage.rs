@@ -41,7 +41,7 @@ impl Stage {
         format!("share-{}", self.name)
     }
 
-    /// Where the file sink writes.
+    /// Where the sinks write.
     pub fn file(&self) -> PathBuf {
         self.folder.path().join("out.txt")
     }
@@ -50,6 +50,14 @@ impl Stage {
     pub fn to_file(&self, tasks: usize) -> Value {
         let mut config = self.connector("file", tasks);
         config["file"] = json!(self.file());
+        config
+    }
+
+    /// A connector into the null sink that tells each delivered value in the
+    /// file, as a line.
+    pub fn to_null(&self, tasks: usize) -> Value {
+        let mut config = self.connector("null", tasks);
+        config["record.file"] = json!(self.file());
         config
     }
 
