@@ -4,6 +4,7 @@
 
 mod crash;
 mod crew;
+mod ending;
 mod fairness;
 mod groups;
 mod history;

@@ -44,7 +44,7 @@ impl Stage {
         format!("share-{}", self.name)
     }
 
-    /// Where the file sink writes.
+    /// Where the sinks write.
     pub fn file(&self) -> PathBuf {
         self.folder.path().join("out.txt")
     }
@@ -65,6 +65,14 @@ impl Stage {
 
     pub fn file_of(&self, worker: &str) -> PathBuf {
         self.folder.path().join(format!("{worker}.txt"))
+    }
+
+    /// A connector into the null sink that tells each delivered value in the
+    /// file, as a line.
+    pub fn to_null(&self, tasks: usize) -> Value {
+        let mut config = self.connector("null", tasks);
+        config["record.file"] = json!(self.file());
+        config
     }
 
     /// A connector of string values into some sink.

@@ -9,21 +9,25 @@ use crate::sinks::file::json_line::{write_json, write_record};
 
 /// What a line looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub(in crate::sinks) enum Format {
     Raw(Newlines),
     Json,
 }
 
 /// What becomes of newlines inside a raw value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Newlines {
+pub(in crate::sinks) enum Newlines {
     Keep,
     Escape,
 }
 
 impl Format {
     /// Appends a record's line. On an error nothing is appended.
-    pub(super) fn write(self, out: &mut Vec<u8>, record: &SinkRecord) -> Result<(), ConvertError> {
+    pub(in crate::sinks) fn write(
+        self,
+        out: &mut Vec<u8>,
+        record: &SinkRecord,
+    ) -> Result<(), ConvertError> {
         let start = out.len();
         let written = match self {
             Self::Raw(newlines) => write_raw(out, &record.value, newlines),

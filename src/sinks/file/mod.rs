@@ -4,7 +4,7 @@ mod append;
 mod config;
 mod folder;
 mod json_line;
-mod line;
+pub(in crate::sinks) mod line;
 mod rotation;
 mod sink;
 mod writer;

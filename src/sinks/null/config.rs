@@ -1,5 +1,6 @@
 //! What the null sink is told.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::definition::{Key, Kind, Preset, Reader};
@@ -7,6 +8,7 @@ use crate::sinks::null::rule::Rule;
 
 const LATENCY: &str = "latency.ms";
 const RECORD_LATENCY: &str = "record.latency.us";
+const RECORD_FILE: &str = "record.file";
 const SLOW: &str = "slow.match";
 const SLOW_MS: &str = "slow.ms";
 const BLOCK: &str = "block.match";
@@ -35,6 +37,13 @@ pub const KEYS: &[Key] = &[
         preset: Preset::Value("0"),
         doc: "How long each record takes, in microseconds. A put waits once for all its records, \
               as timers have a grain of a millisecond.",
+    },
+    Key {
+        name: RECORD_FILE,
+        kind: Kind::Text,
+        preset: Preset::Unset,
+        doc: "For tests: the path of a file that the value of each delivered record is appended \
+              to, as a line, before the record is reported. Nothing is synced.",
     },
     rule(
         SLOW,
@@ -109,6 +118,8 @@ pub(super) enum Action {
 pub struct NullConfig {
     pub(super) latency: Duration,
     pub(super) record_latency: Duration,
+    /// Where delivered records are told.
+    pub(super) record_file: Option<PathBuf>,
     /// The worst first: the first that applies to a record counts.
     pub(super) rules: Vec<(Action, Rule)>,
 }
@@ -129,6 +140,7 @@ impl NullConfig {
         Self {
             latency: reader.duration(LATENCY),
             record_latency: Duration::from_micros(micros),
+            record_file: reader.optional_text(RECORD_FILE).map(PathBuf::from),
             rules: rules.into_iter().flatten().collect(),
         }
     }

@@ -1,6 +1,7 @@
 //! The sink that drops what it gets, and fails on demand.
 
 mod config;
+mod record_file;
 mod rule;
 mod sink;
 

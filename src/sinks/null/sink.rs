@@ -13,6 +13,7 @@ use sluice_actors::record::SinkRecord;
 use sluice_actors::report::Report;
 
 use crate::sinks::null::config::{Action, NullConfig};
+use crate::sinks::null::record_file::RecordFile;
 
 /// Makes null sinks that share their rules: what a record did to one task, it
 /// did to the connector.
@@ -31,7 +32,9 @@ struct Shared {
 impl NullFactory {
     #[must_use]
     pub fn new(config: NullConfig) -> Self {
-        let free = config.rules.is_empty() && config.put_latency(1).is_zero();
+        let free = config.rules.is_empty()
+            && config.put_latency(1).is_zero()
+            && config.record_file.is_none();
         Self {
             shared: Arc::new(Shared {
                 config,
@@ -55,6 +58,7 @@ impl SinkFactory for NullFactory {
         Ok(Box::new(NullSink {
             shared: Arc::clone(&self.shared),
             context: context.clone(),
+            record_file: None,
             puts: 0,
             records: 0,
         }))
@@ -64,6 +68,7 @@ impl SinkFactory for NullFactory {
 struct NullSink {
     shared: Arc<Shared>,
     context: TaskContext,
+    record_file: Option<RecordFile>,
     puts: u64,
     records: u64,
 }
@@ -71,6 +76,8 @@ struct NullSink {
 #[async_trait]
 impl Sink for NullSink {
     async fn open(&mut self) -> Result<(), SinkError> {
+        let path = self.shared.config.record_file.as_deref();
+        self.record_file = path.map(RecordFile::open).transpose()?;
         Ok(())
     }
 
@@ -80,11 +87,16 @@ impl Sink for NullSink {
         if self.shared.free {
             return Ok(());
         }
-        let slow = self.shared.apply_rules(&chunk, &report)?;
+        let parts = self.shared.apply_rules(&chunk, &report)?;
         pause(self.shared.config.put_latency(chunk.len())).await;
-        if let Some(slow) = slow {
-            slow.report_others(chunk.len(), &report);
-            pause(slow.lasts).await;
+        self.record(&chunk, &parts.prompt)?;
+        if !parts.slow.is_empty() {
+            parts
+                .prompt
+                .iter()
+                .for_each(|place| report.delivered(*place));
+            pause(parts.lasts).await;
+            self.record(&chunk, &parts.slow)?;
         }
         Ok(())
     }
@@ -100,28 +112,33 @@ impl Sink for NullSink {
     }
 }
 
-/// The slow records of a put, which the others do not wait for.
-struct Slow {
-    places: Vec<usize>,
-    lasts: Duration,
-}
-
-impl Slow {
-    fn report_others(&self, records: usize, report: &Report) {
-        (0..records)
-            .filter(|place| self.places.binary_search(place).is_err())
-            .for_each(|place| report.delivered(place));
+impl NullSink {
+    fn record(&mut self, chunk: &Chunk, places: &[usize]) -> Result<(), SinkError> {
+        let records = places.iter().filter_map(|place| chunk.get(*place));
+        match &mut self.record_file {
+            Some(file) => file.append(records),
+            None => Ok(()),
+        }
     }
 }
 
+/// The places of a put's good records: the prompt do not wait for the slow.
+#[derive(Default)]
+struct Parts {
+    prompt: Vec<usize>,
+    slow: Vec<usize>,
+    /// How much longer the slow ones take.
+    lasts: Duration,
+}
+
 impl Shared {
-    /// Does what the rules say, and tells which records are slow.
-    fn apply_rules(&self, chunk: &Chunk, report: &Report) -> Result<Option<Slow>, SinkError> {
+    /// Does what the rules say, and tells which records are good.
+    fn apply_rules(&self, chunk: &Chunk, report: &Report) -> Result<Parts, SinkError> {
         self.check_outage()?;
-        let mut slow: Option<Slow> = None;
+        let mut parts = Parts::default();
         for (place, record) in chunk.iter().enumerate() {
             match self.action(record) {
-                None => {}
+                None => parts.prompt.push(place),
                 Some(Action::Panic) => panic!("{} matches panic.match", record.id()),
                 Some(Action::Fatal) => return Err(SinkError::Fatal(cause(record, "fatal"))),
                 Some(Action::Outage(lasts)) => {
@@ -130,17 +147,17 @@ impl Shared {
                 }
                 Some(Action::Reject) => report.reject(place, cause(record, "reject")),
                 Some(Action::Retry) => report.retry(place, cause(record, "retry")),
-                Some(Action::Block(lasts)) => block_thread(lasts),
-                Some(Action::Slow(lasts)) => slow
-                    .get_or_insert(Slow {
-                        places: Vec::new(),
-                        lasts,
-                    })
-                    .places
-                    .push(place),
+                Some(Action::Block(lasts)) => {
+                    block_thread(lasts);
+                    parts.prompt.push(place);
+                }
+                Some(Action::Slow(lasts)) => {
+                    parts.lasts = lasts;
+                    parts.slow.push(place);
+                }
             }
         }
-        Ok(slow)
+        Ok(parts)
     }
 
     fn check_outage(&self) -> Result<(), SinkError> {

@@ -173,6 +173,53 @@ async fn blocking_holds_the_thread_and_the_traits_say_so() {
     assert!(started.elapsed().unwrap() >= Duration::from_millis(20));
 }
 
+#[tokio::test(start_paused = true)]
+async fn delivered_records_are_told_in_the_record_file_before_they_are_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("records");
+    let settings = [
+        ("record.file", path.to_str().unwrap()),
+        ("slow.match", "value=slow"),
+        ("reject.match", "value=bad"),
+        ("retry.match", "value=flaky"),
+        ("panic.match", "value=deadly"),
+    ];
+    let factory = factory(&settings);
+    let mut sink = opened(factory.as_ref(), 0).await;
+    let told = || std::fs::read_to_string(&path).unwrap();
+
+    let chunk = Chunk::new(texts(&["a", "slow", "bad", "b", "flaky"]));
+    let report = Report::new(chunk.len());
+    let mut running = sink.put(chunk, report.clone());
+    assert_eq!(running.as_mut().now_or_never(), None);
+    assert_eq!(told(), "a\nb\n", "as soon as they are reported");
+    let good = fresh(&report)
+        .into_iter()
+        .filter(|(_, one)| *one == Outcome::Delivered);
+    assert_eq!(places(&good.collect::<Vec<_>>()), [0, 3]);
+    assert_eq!(running.await, Ok(()));
+    assert_eq!(told(), "a\nb\nslow\n");
+
+    let deadly = put(sink.as_mut(), texts(&["c", "deadly"]));
+    let died = std::panic::AssertUnwindSafe(deadly).catch_unwind().await;
+    assert!(died.is_err());
+    assert_eq!(told(), "a\nb\nslow\n", "nothing of a put that panicked");
+
+    let mut other = opened(factory.as_ref(), 1).await;
+    assert_eq!(put(other.as_mut(), texts(&["d"])).await.0, Ok(()));
+    assert_eq!(told(), "a\nb\nslow\nd\n", "all tasks append");
+}
+
+#[tokio::test]
+async fn a_record_file_that_cannot_be_written_is_named() {
+    let factory = factory(&[("record.file", "/nowhere/records")]);
+    let mut sink = factory.create(&task(0)).unwrap();
+    let Err(SinkError::Fatal(cause)) = sink.open().await else {
+        panic!("opened");
+    };
+    assert!(cause.contains("record.file /nowhere/records"), "{cause}");
+}
+
 #[test]
 fn all_faults_are_told_by_key() {
     let (factory, faults) = read(&[
