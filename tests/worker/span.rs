@@ -85,5 +85,8 @@ async fn an_open_record_stops_its_partition_at_the_span_and_is_named() -> Result
             seen.rate_during
         );
     }
+    // Twice the span, and so about twice the records in the same hold.
+    let (narrow, wide) = (narrow.rate_during, wide.rate_during);
+    assert!(wide > 1.5 * narrow, "{wide} and {narrow} a second");
     Ok(())
 }
