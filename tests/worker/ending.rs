@@ -1,6 +1,8 @@
 //! How a worker ends: drained, cut short, or at once. What was open comes again.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use anyhow::Result;
 use serde_json::{Value, json};
