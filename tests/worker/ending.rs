@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use anyhow::Result;
 use serde_json::{Value, json};
 use sluice_test_support::counting::Tally;
@@ -11,6 +9,7 @@ use sluice_test_support::process::Signal;
 use sluice_test_support::produce::{ids, json_records, produce};
 use sluice_test_support::wait::eventually;
 use sluice_test_support::worker::Worker;
+use tokio::time::Instant;
 
 use crate::history::log;
 use crate::stage::{Stage, lines, wait_for_status};
