@@ -82,10 +82,8 @@ impl WorkerOptions {
                 .with_context(|| format!("cannot write {}", file.display()))?;
             command.arg("--connector").arg(file);
         }
-        command.args(&self.arguments).env_clear();
-        if let Some(path) = std::env::var_os("PATH") {
-            command.env("PATH", path);
-        }
+        command.args(&self.arguments);
+        alone(&mut command);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         Ok(command)
     }
@@ -260,13 +258,24 @@ fn properties_text(properties: &[(String, String)]) -> String {
     text
 }
 
+/// Leaves the path as the only variable: others that begin with `SLUICE_` would
+/// be settings of the worker's.
+fn alone(command: &mut Command) {
+    command.env_clear();
+    if let Some(path) = std::env::var_os("PATH") {
+        command.env("PATH", path);
+    }
+}
+
 /// Runs the binary to its end: `check`, `plugins`, `migrate` and the like.
 ///
 /// # Errors
 /// If it cannot be started or fails; then with what it printed.
 pub async fn run_command(binary: &str, arguments: &[&str]) -> Result<String> {
-    let output = tokio::process::Command::new(binary)
-        .args(arguments)
+    let mut command = Command::new(binary);
+    command.args(arguments);
+    alone(&mut command);
+    let output = tokio::process::Command::from(command)
         .kill_on_drop(true)
         .output()
         .await
