@@ -220,9 +220,10 @@ impl Books {
         entries: impl Iterator<Item = Entry<'a>>,
         effects: &mut Effects,
     ) {
-        let entries = entries.inspect(|_| self.finished += 1);
-        let entries: Vec<Entry<'a>> = entries.collect();
-        self.settle(0, entries.into_iter(), Settlement::Accept, effects);
+        let mut finished = 0;
+        let entries = entries.inspect(|_| finished += 1);
+        self.settle(0, entries, Settlement::Accept, effects);
+        self.finished += finished;
     }
 
     /// The next put for a task, if there is work. Records that are not ours

@@ -158,10 +158,8 @@ impl Ledger {
         entries: impl Iterator<Item = Entry<'a>>,
         mut stale: impl FnMut(usize),
     ) {
-        let mut cursor = Cursor::new(&mut self.partitions);
         for (place, entry) in entries.enumerate() {
-            let leased = cursor
-                .seek(entry.partition)
+            let leased = ledger_of(&mut self.partitions, entry.partition)
                 .is_some_and(|ledger| ledger.lease(entry.offset, entry.acquisition, lease));
             if !leased {
                 stale(place);
@@ -182,10 +180,8 @@ impl Ledger {
         mut fenced: impl FnMut(usize),
     ) {
         let (open_held, totals) = (&mut self.held, &mut self.totals);
-        let mut cursor = Cursor::new(&mut self.partitions);
         for (place, entry) in entries.enumerate() {
-            let taken = cursor
-                .seek(entry.partition)
+            let taken = ledger_of(&mut self.partitions, entry.partition)
                 .is_some_and(|ledger| ledger.step(entry.offset, entry.acquisition, lease, step));
             if !taken {
                 totals.fenced += 1;
@@ -304,20 +300,11 @@ impl Ledger {
     }
 }
 
-/// Looks a partition up once for a run of its records.
-struct Cursor<'a> {
+fn ledger_of<'a>(
     partitions: &'a mut AHashMap<(TopicId, i32), PartitionLedger>,
-}
-
-impl<'a> Cursor<'a> {
-    const fn new(partitions: &'a mut AHashMap<(TopicId, i32), PartitionLedger>) -> Self {
-        Self { partitions }
-    }
-
-    fn seek(&mut self, partition: &SourcePartition) -> Option<&mut PartitionLedger> {
-        self.partitions
-            .get_mut(&(partition.topic_id, partition.partition))
-    }
+    partition: &SourcePartition,
+) -> Option<&'a mut PartitionLedger> {
+    partitions.get_mut(&(partition.topic_id, partition.partition))
 }
 
 fn push_merged(ranges: &mut Vec<SettleRange>, entry: Entry<'_>, settlement: Settlement) {
