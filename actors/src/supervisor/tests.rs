@@ -4,24 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::Handler;
-use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{Pipeline, PipelineSpec, Supervisor};
 use crate::acknowledger::Acknowledger;
 use crate::books::{Policy, Tolerance};
-use crate::conversion::Conversion;
 use crate::converter::Converter;
 use crate::credit::Credit;
 use crate::gate::Gate;
 use crate::live_view::LiveView;
 use crate::mailbox::Letter;
 use crate::poller::Poller;
-use crate::ports::converter::{ConvertError, HeaderConverter};
 use crate::retry::RetryPolicy;
-use crate::testing::{Act, FakeSinkFactory, FakeSource, Fate};
+use crate::testing::{Act, AsTheyAre, FakeSinkFactory, FakeSource, Fate, conversion_of_values};
 use crate::threads::Threads;
-use crate::value::{Datum, Value};
 
 /// Makes an actor panic in a handler.
 #[derive(Clone, Copy, Debug)]
@@ -63,26 +59,6 @@ impl Handler<Letter<Stage>> for Supervisor {
     }
 }
 
-struct AsTheyAre;
-
-impl crate::ports::converter::Converter for AsTheyAre {
-    fn to_datum(&self, _topic: &str, bytes: Option<&Bytes>) -> Result<Datum, ConvertError> {
-        let value = bytes.map_or(Value::Null, |bytes| Value::Bytes(bytes.clone()));
-        Ok(Datum::schemaless(value))
-    }
-}
-
-impl HeaderConverter for AsTheyAre {
-    fn to_datum(
-        &self,
-        topic: &str,
-        _header: &str,
-        bytes: Option<&Bytes>,
-    ) -> Result<Datum, ConvertError> {
-        crate::ports::converter::Converter::to_datum(self, topic, bytes)
-    }
-}
-
 fn spec(sink: &FakeSinkFactory) -> PipelineSpec {
     PipelineSpec {
         connector: "test".into(),
@@ -94,12 +70,7 @@ fn spec(sink: &FakeSinkFactory) -> PipelineSpec {
             max_put_records: 10,
             tasks: 4,
         },
-        conversion: Conversion {
-            key: Arc::new(AsTheyAre),
-            value: Arc::new(AsTheyAre),
-            header: Arc::new(AsTheyAre),
-            transforms: Vec::new(),
-        },
+        conversion: conversion_of_values(AsTheyAre),
         sink: Arc::new(sink.clone()),
         delivery_timeout: Duration::from_secs(60),
         flush_interval: Duration::from_millis(500),
