@@ -20,20 +20,25 @@ pub struct Conversion {
 
 impl Conversion {
     /// Converts a record; `None` when a transform dropped it. A plugin's panic
-    /// rejects the record like an error.
+    /// rejects the record like an error. Tells each stage before it enters it,
+    /// since it may never come back.
     pub fn convert(
         &self,
         partition: &Arc<SourcePartition>,
         acquisition: u32,
         raw: &RawRecord,
+        entering: impl Fn(Stage),
     ) -> Result<Option<SinkRecord>, Rejection> {
         let topic = &*partition.topic;
+        entering(Stage::KeyConverter);
         let key = guarded(Stage::KeyConverter, || {
             self.key.to_datum(topic, raw.key.as_ref())
         })?;
+        entering(Stage::ValueConverter);
         let value = guarded(Stage::ValueConverter, || {
             self.value.to_datum(topic, raw.value.as_ref())
         })?;
+        entering(Stage::HeaderConverter);
         let headers = self.headers(topic, &raw.headers)?;
         let record = SinkRecord {
             partition: Arc::clone(partition),
@@ -51,6 +56,7 @@ impl Conversion {
         if self.transforms.is_empty() {
             return Ok(Some(record));
         }
+        entering(Stage::Transformation);
         guarded(Stage::Transformation, || {
             let mut record = record;
             for transform in &self.transforms {

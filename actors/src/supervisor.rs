@@ -2,35 +2,39 @@
 //!
 //! A delivery actor that dies is replaced alone. The death of poller,
 //! converter or acknowledger makes a new generation: all actors are started
-//! anew, the books, the source and its sessions live on.
+//! anew, the books, the source and its sessions live on. Who hangs is as good
+//! as dead, and its thread is left alone.
 
 mod drain;
 mod generation;
+mod health;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, WrapFuture};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::books::{Policy, SharedBooks};
+use crate::books::{Effects, Policy, PutEnd, SharedBooks};
 use crate::conversion::Conversion;
 use crate::credit::Credit;
 use crate::delivery::DeliverySettings;
 use crate::live_view::{ConnectorState, LiveView};
 use crate::mailbox::{Letter, Mailbox};
 use crate::messages::{Drain, RecordFailed, SourceState, TaskEnd, TaskGone};
-use crate::outcome::Cause;
+use crate::outcome::{Cause, Rejection, Stage};
+use crate::outlet::Outlet;
 use crate::poller::SharedEvents;
 use crate::ports::sink::SinkFactory;
 use crate::ports::source::{Source, SourceEvents};
 use crate::retry::RetryPolicy;
+use crate::stuck_threads::StuckThreads;
 use crate::threads::Threads;
 use generation::Generation;
+use health::{Findings, blocked_cause};
 
 /// More deaths of tasks than this, one within [`CALM`] after the other, and
 /// the next ones are replaced with a delay: something dies at once each time.
@@ -39,7 +43,7 @@ const CALM: Duration = Duration::from_secs(10);
 const REPLACEMENT_DELAY: Duration = Duration::from_secs(1);
 /// The longest time without actors after their deaths.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// How often it is looked whether all actors live.
+/// How often it is looked whether all actors live and move on.
 const HEALTH_TICK: Duration = Duration::from_millis(100);
 
 /// What one connector's pipeline is made of.
@@ -81,9 +85,9 @@ impl Pipeline {
         view: Arc<LiveView>,
     ) -> Self {
         let books = SharedBooks::new(spec.policy, Arc::clone(&credit));
-        let control = threads.control().clone();
+        let supervision = threads.supervision().clone();
         let connector: Arc<str> = spec.connector.as_str().into();
-        let addr = Supervisor::start_in_arbiter(&control, move |_| Supervisor {
+        let addr = Supervisor::start_in_arbiter(&supervision, move |_| Supervisor {
             connector,
             delivery: DeliverySettings {
                 sink: Arc::clone(&spec.sink),
@@ -93,7 +97,7 @@ impl Pipeline {
                     timeout: None,
                     ..spec.policy.retry
                 },
-                abandoned_threads: Arc::new(AtomicUsize::new(0)),
+                stuck_threads: StuckThreads::new(),
             },
             spec,
             source,
@@ -157,44 +161,55 @@ impl Supervisor {
             .update(&self.connector, |view| view.generation = number);
     }
 
-    fn check_health(&mut self, ctx: &mut Context<Self>) {
-        let Some(generation) = &self.generation else {
-            // Nobody else renews between two generations.
-            let effects = self.books.lock().watch_locks(Instant::now());
-            if !effects.settle.is_empty() {
-                self.source.settle(effects.settle);
-            }
-            return;
-        };
-        self.show_waits(generation);
-        if let Some(dead) = generation.dead_stage() {
-            tracing::error!(connector = %self.connector, actor = dead, "actor died, starting anew");
-            self.replace_generation(ctx);
-            return;
-        }
-        for gone in generation.dead_tasks() {
-            tracing::warn!(connector = %self.connector, task = gone.task, "task found dead");
-            generation.report_gone(gone);
+    fn outlet(&self) -> Outlet {
+        Outlet {
+            connector: Arc::clone(&self.connector),
+            books: Arc::clone(&self.books),
+            source: Arc::clone(&self.source),
+            log_errors: self.spec.log_errors,
         }
     }
 
-    fn show_waits(&self, generation: &Generation) {
+    fn carry_out(&mut self, effects: Effects) {
+        if let Some(failed) = self.outlet().carry_out(effects) {
+            self.fail_over(&failed);
+        }
+    }
+
+    fn check_health(&mut self, ctx: &mut Context<Self>) {
+        let now = Instant::now();
+        let Some(generation) = &mut self.generation else {
+            // Nobody else renews between two generations.
+            let effects = self.books.lock().watch_locks(now);
+            return self.carry_out(effects);
+        };
+        let to_poll = self.events.lock().len();
+        let to_convert = self.books.lock().intake().len();
+        let found = generation.look(now, self.threads.hang_limit(), to_poll, to_convert);
         let waits = generation.mailbox_waits();
         self.view
             .update(&self.connector, |view| view.mailbox_waits = waits);
+        let mut replaced = found.hung_threads.iter();
+        if let Err(cause) = replaced.try_for_each(|hung| self.threads.replace(hung)) {
+            self.end_generation(&found);
+            return self.fail(cause);
+        }
+        if let Some((actor, trouble)) = found.stage {
+            tracing::error!(
+                connector = %self.connector, actor, %trouble, "actor lost, starting anew"
+            );
+            return self.replace_generation(&found, ctx);
+        }
+        for (task, trouble) in found.tasks {
+            tracing::warn!(connector = %self.connector, task, %trouble, "task lost");
+            generation.give_up_task(task, trouble);
+        }
     }
 
-    fn replace_generation(&mut self, ctx: &mut Context<Self>) {
-        let Some(generation) = self.generation.take() else {
+    fn replace_generation(&mut self, found: &Findings, ctx: &mut Context<Self>) {
+        let Some(lived) = self.end_generation(found) else {
             return;
         };
-        let lived = generation.started_at.elapsed();
-        generation.kill();
-        self.credit.set_window_records(0);
-        let effects = self.books.lock().release_forgotten();
-        if !effects.settle.is_empty() {
-            self.source.settle(effects.settle);
-        }
         if lived > Duration::from_secs(60) {
             self.generation_deaths = 0;
         }
@@ -209,6 +224,37 @@ impl Supervisor {
                 supervisor.start_generation(ctx);
             }
         });
+    }
+
+    /// Ends the generation, and takes back what it had; returns how long it
+    /// lived. What it was stuck in is blamed before anyone else gets it.
+    fn end_generation(&mut self, found: &Findings) -> Option<Duration> {
+        let generation = self.generation.take()?;
+        generation.kill();
+        self.credit.set_window_records(0);
+        if let Some((place, stage)) = generation.converters_record(found) {
+            self.blame_record(place, stage);
+        }
+        let buffers = self.spec.sink.traits().buffers;
+        for lease in generation.blocking_puts(found) {
+            let end = PutEnd::Panicked(blocked_cause());
+            let now = Instant::now();
+            let effects = self.books.lock().put_ended(lease, end, buffers, now);
+            self.carry_out(effects);
+        }
+        let effects = self.books.lock().release_forgotten(Instant::now());
+        self.carry_out(effects);
+        Some(generation.started_at.elapsed())
+    }
+
+    fn blame_record(&self, place: usize, stage: Stage) {
+        let rejection = Rejection::new(stage, "the converter hung or died over it, twice");
+        let record = self.books.lock().intake().blame(place, rejection);
+        if let Some(record) = record {
+            tracing::error!(
+                connector = %self.connector, %record, %stage, "the converter was lost over a record"
+            );
+        }
     }
 
     fn replace_task(&mut self, task: u32, incarnation: u32, ctx: &mut Context<Self>) {
@@ -235,6 +281,11 @@ impl Supervisor {
             generation.start_task(self, task, incarnation);
             self.generation = Some(generation);
         }
+    }
+
+    fn fail_over(&mut self, failed: &RecordFailed) {
+        let RecordFailed { record, rejection } = failed;
+        self.fail(format!("record {record}: {rejection}").into());
     }
 
     /// Fetches no more; what is open is finished, what failed stays locked.
@@ -291,8 +342,7 @@ impl Handler<Letter<RecordFailed>> for Supervisor {
     type Result = ();
 
     fn handle(&mut self, letter: Letter<RecordFailed>, _ctx: &mut Self::Context) {
-        let RecordFailed { record, rejection } = letter.message;
-        self.fail(format!("record {record}: {rejection}").into());
+        self.fail_over(&letter.message);
     }
 }
 
