@@ -152,9 +152,6 @@ impl Converter {
 
     /// Hands chunks to idle tasks while there is work.
     fn dispatch(&mut self) {
-        if self.kill.is_dead() {
-            return;
-        }
         let now = Instant::now();
         while let Some(task) = self.idle.front().copied() {
             let Some(Some(enlisted)) = self.tasks.get_mut(task as usize) else {
@@ -166,7 +163,13 @@ impl Converter {
                 self.idle.pop_front();
                 continue;
             }
-            let Some(put) = self.books.lock().dispatch(task, now) else {
+            let put = {
+                let mut books = self.books.lock();
+                // Under the lock, as for what was converted.
+                let ours = !self.kill.is_dead();
+                ours.then(|| books.dispatch(task, now)).flatten()
+            };
+            let Some(put) = put else {
                 break;
             };
             enlisted.idle = false;
@@ -193,11 +196,14 @@ impl Converter {
             tokio::pin!(work);
             // Registered before the look, so that no word falls in between.
             work.as_mut().enable();
-            let (due, to_convert) = {
+            let idle_tasks = books.idle_tasks();
+            let (due, is_due) = {
                 let mut books = books.lock();
-                (books.queue().next_due(), !books.intake().is_empty())
+                let to_put = idle_tasks > 0 && books.queue().ready() > 0;
+                let is_due = to_put || !books.intake().is_empty();
+                (books.queue().next_due(), is_due)
             };
-            if to_convert {
+            if is_due {
                 // One batch at a time: who shares this thread has a turn too.
                 return tokio::task::yield_now().await;
             }

@@ -210,7 +210,9 @@ fn trapped_at(offset: i64, trap: &Trap) -> FakeSinkFactory {
 async fn a_record_that_hangs_the_converter_is_rejected_and_the_rest_delivered() {
     let (trap, open) = Trap::new();
     let conversion = conversion_of_values(Trapped(trap.clone()));
-    let running = Setting::of(conversion, delivers()).start();
+    let sink = delivers();
+    let seen = sink.seen();
+    let running = Setting::of(conversion, sink).start();
     running.append(100, Some((42, b"trap")));
     running.until("accepted", |r| r.accepted() == 99).await;
     running
@@ -220,9 +222,15 @@ async fn a_record_that_hangs_the_converter_is_rejected_and_the_rest_delivered() 
     assert!(running.all_were_delivered_once(100));
     assert_eq!(running.now().generation, 3);
     assert_eq!(running.now().state, ConnectorState::Running);
+    // What they come back with is void.
+    drop(open);
     running.append(10, None);
     running.until("goes on", |r| r.accepted() == 109).await;
-    running.end(Some(open)).await;
+    let mut delivered = seen.delivered.lock().clone();
+    delivered.sort_unstable();
+    delivered.dedup();
+    assert_eq!((delivered.len(), seen.delivered.lock().len()), (109, 109));
+    running.end(None).await;
 }
 
 #[actix::test]

@@ -7,9 +7,9 @@ use crate::record::SinkRecord;
 ///
 /// May change topic, timestamp, key, value and headers; where the record came
 /// from stays. Called on the hot path, once for a delivery, and again only when
-/// a converter or transform hung over a record of the same batch; an error
-/// rejects the record, a panic is caught and counts as an error. A call that
-/// does not come back within 60 s hangs, and its record is rejected in the end.
+/// its pipeline was started anew meanwhile; an error rejects the record, a panic
+/// is caught and counts as an error. A call that does not come back within 60 s
+/// hangs: it is made once more, and then its record is rejected.
 pub trait Transform: Send + Sync + 'static {
     fn apply(&self, record: SinkRecord) -> Result<Option<SinkRecord>, ConvertError>;
 }
