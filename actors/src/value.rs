@@ -1,6 +1,7 @@
 //! Connect's data model: values, and the schemas that describe them.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use bigdecimal::BigDecimal;
@@ -18,7 +19,7 @@ pub const TIMESTAMP: &str = "org.apache.kafka.connect.data.Timestamp";
 /// A null without a schema is a tombstone when it is a record's value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Datum {
-    pub schema: Option<Arc<Schema>>,
+    pub schema: Option<SchemaRef>,
     pub value: Value,
 }
 
@@ -40,11 +41,63 @@ impl Datum {
     }
 
     #[must_use]
-    pub const fn with_schema(schema: Arc<Schema>, value: Value) -> Self {
+    pub fn with_schema(schema: impl Into<SchemaRef>, value: Value) -> Self {
         Self {
-            schema: Some(schema),
+            schema: Some(schema.into()),
             value,
         }
+    }
+}
+
+/// A schema that many values have. Those of simple types are static: to count
+/// who shares one, on all threads at once, costs more than to convert a
+/// record of bytes.
+#[derive(Clone, Debug)]
+pub enum SchemaRef {
+    Static(&'static Schema),
+    Shared(Arc<Schema>),
+}
+
+impl SchemaRef {
+    /// Whether both are the very same schema, not only equal.
+    #[must_use]
+    pub fn ptr_eq(this: &Self, other: &Self) -> bool {
+        std::ptr::eq::<Schema>(&**this, &**other)
+    }
+}
+
+impl Deref for SchemaRef {
+    type Target = Schema;
+
+    fn deref(&self) -> &Schema {
+        match self {
+            Self::Static(schema) => schema,
+            Self::Shared(schema) => schema,
+        }
+    }
+}
+
+impl PartialEq for SchemaRef {
+    fn eq(&self, other: &Self) -> bool {
+        Self::ptr_eq(self, other) || **self == **other
+    }
+}
+
+impl From<&'static Schema> for SchemaRef {
+    fn from(schema: &'static Schema) -> Self {
+        Self::Static(schema)
+    }
+}
+
+impl From<Arc<Schema>> for SchemaRef {
+    fn from(schema: Arc<Schema>) -> Self {
+        Self::Shared(schema)
+    }
+}
+
+impl From<Schema> for SchemaRef {
+    fn from(schema: Schema) -> Self {
+        Self::Shared(Arc::new(schema))
     }
 }
 
@@ -134,8 +187,8 @@ pub enum Kind {
     Boolean,
     String,
     Bytes,
-    Array(Arc<Schema>),
-    Map(Arc<Schema>, Arc<Schema>),
+    Array(SchemaRef),
+    Map(SchemaRef, SchemaRef),
     Struct(Vec<Field>),
 }
 
@@ -143,5 +196,5 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
     pub name: String,
-    pub schema: Arc<Schema>,
+    pub schema: SchemaRef,
 }

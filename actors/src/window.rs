@@ -75,17 +75,20 @@ impl Window {
         self.records as usize
     }
 
-    /// Adapts: grows while tasks wait though the window is full, gives way
-    /// while records wait for tasks for long.
+    /// Adapts: grows while tasks wait though the window is full, or is used up
+    /// many times over while a record may queue; gives way while records wait
+    /// for tasks for long.
     pub fn observe(&mut self, seen: Observation) -> usize {
         let seconds = seen.elapsed.as_secs_f64();
+        let mut rate = 0.0;
         if seconds > 0.0 {
-            let rate = seen.finished as f64 / seconds;
+            rate = seen.finished as f64 / seconds;
             self.rate += RATE_WEIGHT * (rate - self.rate);
         }
+        let worth_queueing = rate * LONGEST_QUEUE_WAIT.as_secs_f64();
         let full = seen.open as f64 >= 0.75 * self.records;
-        if seen.starved && full {
-            self.records = self.records * GROW + self.min;
+        if seen.starved && (full || worth_queueing > self.records) {
+            self.records = worth_queueing.max(self.records * GROW + self.min);
         } else if self.queue_wait(seen.queued) > LONGEST_QUEUE_WAIT.as_secs_f64() {
             self.records *= SHRINK;
         }
@@ -127,6 +130,19 @@ mod tests {
             window.observe(observation(10_000, 0, open, true));
         }
         assert_eq!(window.records(), 65_536);
+    }
+
+    #[test]
+    fn a_sink_that_is_much_faster_is_caught_up_with_in_a_few_looks() {
+        let mut window = Window::new(4);
+        let mut looks = 0;
+        while window.records() < 40_000 {
+            // A few round trips a look, and nothing open at its moment.
+            let finished = 5 * window.records() as u64;
+            window.observe(observation(finished, 0, 0, true));
+            looks += 1;
+        }
+        assert!(looks <= 4, "{looks}");
     }
 
     #[test]

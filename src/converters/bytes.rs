@@ -1,28 +1,19 @@
 //! Bytes as they are.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use sluice_actors::ports::converter::{ConvertError, Converter};
 use sluice_actors::value::{Datum, Kind, Schema, Value};
 
 /// The payload itself, not copied.
-pub struct ByteArrayConverter {
-    schema: Arc<Schema>,
-}
+#[derive(Default)]
+pub struct ByteArrayConverter;
 
-impl Default for ByteArrayConverter {
-    fn default() -> Self {
-        Self {
-            schema: Arc::new(Schema::optional(Kind::Bytes)),
-        }
-    }
-}
+static SCHEMA: Schema = Schema::optional(Kind::Bytes);
 
 impl Converter for ByteArrayConverter {
     fn to_datum(&self, _topic: &str, bytes: Option<&Bytes>) -> Result<Datum, ConvertError> {
         Ok(bytes.map_or_else(Datum::null, |bytes| {
-            Datum::with_schema(Arc::clone(&self.schema), Value::Bytes(bytes.clone()))
+            Datum::with_schema(&SCHEMA, Value::Bytes(bytes.clone()))
         }))
     }
 }
@@ -34,9 +25,7 @@ mod tests {
     #[test]
     fn bytes_are_the_payload_itself() {
         let payload = Bytes::from(vec![0, 0xff, 7]);
-        let datum = ByteArrayConverter::default()
-            .to_datum("t", Some(&payload))
-            .unwrap();
+        let datum = ByteArrayConverter.to_datum("t", Some(&payload)).unwrap();
         let Value::Bytes(bytes) = datum.value else {
             panic!("no bytes");
         };
@@ -49,7 +38,7 @@ mod tests {
 
     #[test]
     fn empty_and_null_are_kept_apart() {
-        let converter = ByteArrayConverter::default();
+        let converter = ByteArrayConverter;
         let empty = converter.to_datum("t", Some(&Bytes::new())).unwrap();
         assert_eq!(empty.value, Value::Bytes(Bytes::new()));
         assert_eq!(converter.to_datum("t", None).unwrap(), Datum::null());

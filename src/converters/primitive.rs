@@ -1,18 +1,23 @@
 //! Single numbers and booleans as Kafka's serializers write them: big endian,
 //! of fixed length.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use sluice_actors::ports::converter::{ConvertError, Converter};
 use sluice_actors::value::{Datum, Kind, Schema, Value};
 
 use super::part::Part;
 
+static BOOLEAN: Schema = Schema::optional(Kind::Boolean);
+static INT16: Schema = Schema::optional(Kind::Int16);
+static INT32: Schema = Schema::optional(Kind::Int32);
+static INT64: Schema = Schema::optional(Kind::Int64);
+static FLOAT32: Schema = Schema::optional(Kind::Float32);
+static FLOAT64: Schema = Schema::optional(Kind::Float64);
+
 /// Reads values of one primitive type.
 pub struct PrimitiveConverter {
     part: Part,
-    schema: Arc<Schema>,
+    schema: &'static Schema,
     /// What the bytes must be.
     layout: &'static str,
     decode: fn(&[u8]) -> Option<Value>,
@@ -21,13 +26,13 @@ pub struct PrimitiveConverter {
 impl PrimitiveConverter {
     fn new(
         part: Part,
-        kind: Kind,
+        schema: &'static Schema,
         layout: &'static str,
         decode: fn(&[u8]) -> Option<Value>,
     ) -> Self {
         Self {
             part,
-            schema: Arc::new(Schema::optional(kind)),
+            schema,
             layout,
             decode,
         }
@@ -36,7 +41,7 @@ impl PrimitiveConverter {
     pub(super) fn boolean(part: Part) -> Self {
         Self::new(
             part,
-            Kind::Boolean,
+            &BOOLEAN,
             "one byte, 0 or 1, for a boolean",
             |bytes| match bytes {
                 [0] => Some(Value::Boolean(false)),
@@ -47,7 +52,7 @@ impl PrimitiveConverter {
     }
 
     pub(super) fn short(part: Part) -> Self {
-        Self::new(part, Kind::Int16, "2 bytes for a short", |bytes| {
+        Self::new(part, &INT16, "2 bytes for a short", |bytes| {
             bytes
                 .try_into()
                 .ok()
@@ -56,7 +61,7 @@ impl PrimitiveConverter {
     }
 
     pub(super) fn integer(part: Part) -> Self {
-        Self::new(part, Kind::Int32, "4 bytes for an integer", |bytes| {
+        Self::new(part, &INT32, "4 bytes for an integer", |bytes| {
             bytes
                 .try_into()
                 .ok()
@@ -65,7 +70,7 @@ impl PrimitiveConverter {
     }
 
     pub(super) fn long(part: Part) -> Self {
-        Self::new(part, Kind::Int64, "8 bytes for a long", |bytes| {
+        Self::new(part, &INT64, "8 bytes for a long", |bytes| {
             bytes
                 .try_into()
                 .ok()
@@ -74,7 +79,7 @@ impl PrimitiveConverter {
     }
 
     pub(super) fn float(part: Part) -> Self {
-        Self::new(part, Kind::Float32, "4 bytes for a float", |bytes| {
+        Self::new(part, &FLOAT32, "4 bytes for a float", |bytes| {
             bytes
                 .try_into()
                 .ok()
@@ -83,7 +88,7 @@ impl PrimitiveConverter {
     }
 
     pub(super) fn double(part: Part) -> Self {
-        Self::new(part, Kind::Float64, "8 bytes for a double", |bytes| {
+        Self::new(part, &FLOAT64, "8 bytes for a double", |bytes| {
             bytes
                 .try_into()
                 .ok()
@@ -104,7 +109,7 @@ impl Converter for PrimitiveConverter {
                 "the record's {part} ({length} bytes) is not what {key} expects: {layout}"
             ))
         })?;
-        Ok(Datum::with_schema(Arc::clone(&self.schema), value))
+        Ok(Datum::with_schema(self.schema, value))
     }
 }
 

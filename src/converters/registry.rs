@@ -43,7 +43,7 @@ static ENTRIES: &[Entry] = &[
         class: "org.apache.kafka.connect.converters.ByteArrayConverter",
         alias: "bytes",
         keys: NO_KEYS,
-        build: Build::Record(|_, _| Arc::new(ByteArrayConverter::default())),
+        build: Build::Record(|_, _| Arc::new(ByteArrayConverter)),
     },
     Entry {
         class: "org.apache.kafka.connect.storage.StringConverter",

@@ -3,8 +3,6 @@
 //! Connect puts a replacement character where bytes are no text and so loses
 //! them; here that is an error that names the place.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use bytestring::ByteString;
 use sluice_actors::ports::converter::{ConvertError, Converter};
@@ -101,10 +99,11 @@ fn utf16(bytes: &[u8], start: usize, unit: fn([u8; 2]) -> u16) -> Result<ByteStr
     }
 }
 
+static SCHEMA: Schema = Schema::optional(ValueKind::String);
+
 pub struct StringConverter {
     part: Part,
     encoding: Encoding,
-    schema: Arc<Schema>,
 }
 
 impl StringConverter {
@@ -119,11 +118,7 @@ impl StringConverter {
             );
             Encoding::Utf8
         });
-        Self {
-            part,
-            encoding,
-            schema: Arc::new(Schema::optional(ValueKind::String)),
-        }
+        Self { part, encoding }
     }
 
     fn explain(&self, at: usize) -> ConvertError {
@@ -145,10 +140,7 @@ impl Converter for StringConverter {
             return Ok(Datum::null());
         };
         let text = self.encoding.decode(bytes).map_err(|at| self.explain(at))?;
-        Ok(Datum::with_schema(
-            Arc::clone(&self.schema),
-            Value::String(text),
-        ))
+        Ok(Datum::with_schema(&SCHEMA, Value::String(text)))
     }
 }
 

@@ -10,7 +10,7 @@ use sluice_actors::outcome::Outcome;
 use sluice_actors::ports::sink::{Sink, SinkError, SinkFactory, TaskContext};
 use sluice_actors::record::{Header, SinkRecord, SourcePartition, TimestampType, TopicId};
 use sluice_actors::report::Report;
-use sluice_actors::value::{Datum, Field, Kind, Schema, Value};
+use sluice_actors::value::{Datum, Field, Kind, Schema, SchemaRef, Value};
 
 use crate::config::definition::{Faults, Properties};
 use crate::sinks::registry;
@@ -167,9 +167,9 @@ pub(in crate::sinks) fn with_header(mut record: SinkRecord, key: &str, text: &st
 pub(in crate::sinks) fn item(value: Value) -> Datum {
     let field = Field {
         name: "item".to_owned(),
-        schema: Arc::new(Schema::optional(Kind::Int64)),
+        schema: SchemaRef::from(Schema::optional(Kind::Int64)),
     };
-    let schema = Arc::new(Schema::of(Kind::Struct(vec![field])));
+    let schema = SchemaRef::from(Schema::of(Kind::Struct(vec![field])));
     Datum::with_schema(schema, Value::Struct(vec![value]))
 }
 

@@ -158,13 +158,14 @@ impl Ledger {
         entries: impl Iterator<Item = Entry<'a>>,
         mut stale: impl FnMut(usize),
     ) {
-        for (place, entry) in entries.enumerate() {
-            let leased = ledger_of(&mut self.partitions, entry.partition)
-                .is_some_and(|ledger| ledger.lease(entry.offset, entry.acquisition, lease));
+        let partitions = &mut self.partitions;
+        each_run(partitions, entries, |ledger, place, entry| {
+            let leased =
+                ledger.is_some_and(|ledger| ledger.lease(entry.offset, entry.acquisition, lease));
             if !leased {
                 stale(place);
             }
-        }
+        });
     }
 
     /// Takes one step with records that a put (or, with lease 0, nobody yet)
@@ -180,20 +181,21 @@ impl Ledger {
         mut fenced: impl FnMut(usize),
     ) {
         let (open_held, totals) = (&mut self.held, &mut self.totals);
-        for (place, entry) in entries.enumerate() {
-            let taken = ledger_of(&mut self.partitions, entry.partition)
+        let partitions = &mut self.partitions;
+        each_run(partitions, entries, |ledger, place, entry| {
+            let taken = ledger
                 .is_some_and(|ledger| ledger.step(entry.offset, entry.acquisition, lease, step));
             if !taken {
                 totals.fenced += 1;
                 fenced(place);
-                continue;
+                return;
             }
             match step {
                 Step::Settle(settlement) => push_merged(settle, entry, settlement),
                 Step::Hold => *open_held += 1,
                 Step::Requeue | Step::Buffer => {}
             }
-        }
+        });
     }
 
     /// Whether a record is open under this acquisition.
@@ -300,11 +302,22 @@ impl Ledger {
     }
 }
 
-fn ledger_of<'a>(
-    partitions: &'a mut AHashMap<(TopicId, i32), PartitionLedger>,
-    partition: &SourcePartition,
-) -> Option<&'a mut PartitionLedger> {
-    partitions.get_mut(&(partition.topic_id, partition.partition))
+/// Visits entries with their place and their partition's ledger, which is
+/// looked up once for a run of neighbours.
+fn each_run<'a>(
+    partitions: &mut AHashMap<(TopicId, i32), PartitionLedger>,
+    entries: impl Iterator<Item = Entry<'a>>,
+    mut visit: impl FnMut(Option<&mut PartitionLedger>, usize, Entry<'a>),
+) {
+    let mut entries = entries.enumerate().peekable();
+    while let Some((_, first)) = entries.peek() {
+        let partition = first.partition;
+        let mut ledger = partitions.get_mut(&(partition.topic_id, partition.partition));
+        let same = |(_, entry): &(usize, Entry<'a>)| Arc::ptr_eq(entry.partition, partition);
+        while let Some((place, entry)) = entries.next_if(same) {
+            visit(ledger.as_deref_mut(), place, entry);
+        }
+    }
 }
 
 fn push_merged(ranges: &mut Vec<SettleRange>, entry: Entry<'_>, settlement: Settlement) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ahash::AHashMap;
 use parking_lot::RwLock;
-use sluice_actors::value::Schema;
+use sluice_actors::value::SchemaRef;
 
 use super::error::Result;
 
@@ -17,9 +17,9 @@ pub(super) struct SchemaCache {
 
 #[derive(Default)]
 struct Known {
-    schemas: AHashMap<Arc<str>, Arc<Schema>>,
+    schemas: AHashMap<Arc<str>, SchemaRef>,
     by_age: VecDeque<Arc<str>>,
-    recent: Option<(Arc<str>, Arc<Schema>)>,
+    recent: Option<(Arc<str>, SchemaRef)>,
 }
 
 impl SchemaCache {
@@ -34,11 +34,11 @@ impl SchemaCache {
     /// that came last: most records have the schema of the one before, and to
     /// compare is many times quicker than to scan. A schema is an object, so
     /// its closing brace cannot be the middle of a longer one.
-    pub(super) fn recent(&self, text: &str) -> Option<(Arc<Schema>, usize)> {
+    pub(super) fn recent(&self, text: &str) -> Option<(SchemaRef, usize)> {
         let known = self.known.read();
         let (recent, schema) = known.recent.as_ref()?;
         text.starts_with(&**recent)
-            .then(|| (Arc::clone(schema), recent.len()))
+            .then(|| (schema.clone(), recent.len()))
     }
 
     /// The schema of that text, by `read` if it is new. Equal texts give the
@@ -46,12 +46,12 @@ impl SchemaCache {
     pub(super) fn get(
         &self,
         text: &str,
-        read: impl FnOnce() -> Result<Option<Arc<Schema>>>,
-    ) -> Result<Option<Arc<Schema>>> {
+        read: impl FnOnce() -> Result<Option<SchemaRef>>,
+    ) -> Result<Option<SchemaRef>> {
         if let Some((text, schema)) = self.find(text) {
             // Who cannot have the lock at once leaves the hint as it is.
             if let Some(mut known) = self.known.try_write() {
-                known.recent = Some((text, Arc::clone(&schema)));
+                known.recent = Some((text, schema.clone()));
             }
             return Ok(Some(schema));
         }
@@ -64,18 +64,18 @@ impl SchemaCache {
         Ok(Some(self.known.write().keep(text, schema, self.size)))
     }
 
-    fn find(&self, text: &str) -> Option<(Arc<str>, Arc<Schema>)> {
+    fn find(&self, text: &str) -> Option<(Arc<str>, SchemaRef)> {
         let known = self.known.read();
         let (text, schema) = known.schemas.get_key_value(text)?;
-        Some((Arc::clone(text), Arc::clone(schema)))
+        Some((Arc::clone(text), schema.clone()))
     }
 }
 
 impl Known {
     /// Another thread may have been first; then its schema is the one.
-    fn keep(&mut self, text: &str, schema: Arc<Schema>, size: usize) -> Arc<Schema> {
+    fn keep(&mut self, text: &str, schema: SchemaRef, size: usize) -> SchemaRef {
         if let Some(known) = self.schemas.get(text) {
-            return Arc::clone(known);
+            return known.clone();
         }
         if self.by_age.len() == size
             && let Some(oldest) = self.by_age.pop_front()
@@ -85,8 +85,8 @@ impl Known {
         // A copy: the text is a slice of a payload that must not be pinned.
         let text: Arc<str> = Arc::from(text);
         self.by_age.push_back(Arc::clone(&text));
-        self.recent = Some((Arc::clone(&text), Arc::clone(&schema)));
-        self.schemas.insert(text, Arc::clone(&schema));
+        self.recent = Some((Arc::clone(&text), schema.clone()));
+        self.schemas.insert(text, schema.clone());
         schema
     }
 }
@@ -95,14 +95,14 @@ impl Known {
 mod tests {
     use std::cell::Cell;
 
-    use sluice_actors::value::Kind;
+    use sluice_actors::value::{Kind, Schema};
 
     use super::*;
 
-    fn get(cache: &SchemaCache, text: &str, reads: &Cell<u32>) -> Option<Arc<Schema>> {
+    fn get(cache: &SchemaCache, text: &str, reads: &Cell<u32>) -> Option<SchemaRef> {
         let read = || {
             reads.set(reads.get() + 1);
-            Ok(Some(Arc::new(Schema::of(Kind::Int8))))
+            Ok(Some(SchemaRef::from(Schema::of(Kind::Int8))))
         };
         cache.get(text, read).unwrap()
     }
@@ -112,7 +112,7 @@ mod tests {
         let (cache, reads) = (SchemaCache::new(2), Cell::new(0));
         let first = get(&cache, "a", &reads).unwrap();
         let second = get(&cache, "a", &reads).unwrap();
-        assert!(Arc::ptr_eq(&first, &second));
+        assert!(SchemaRef::ptr_eq(&first, &second));
         assert_eq!(reads.get(), 1);
     }
 
@@ -136,10 +136,10 @@ mod tests {
         let second = get(&cache, "{b}", &reads).unwrap();
         assert!(cache.recent("{a},").is_none());
         let (found, length) = cache.recent("{b},").unwrap();
-        assert!(Arc::ptr_eq(&found, &second));
+        assert!(SchemaRef::ptr_eq(&found, &second));
         assert_eq!(length, 3);
         get(&cache, "{a}", &reads);
-        assert!(Arc::ptr_eq(&cache.recent("{a},").unwrap().0, &first));
+        assert!(SchemaRef::ptr_eq(&cache.recent("{a},").unwrap().0, &first));
     }
 
     #[test]

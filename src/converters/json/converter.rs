@@ -1,10 +1,8 @@
 //! Bytes to values.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use sluice_actors::ports::converter::{ConvertError, Converter};
-use sluice_actors::value::{Datum, Schema, Value};
+use sluice_actors::value::{Datum, SchemaRef, Value};
 
 use super::cache::SchemaCache;
 use super::error::{JsonError, Result};
@@ -22,7 +20,7 @@ enum Form {
     /// `schemas.enable=true`: each text brings its schema.
     Envelope(SchemaCache),
     /// `schema.content`
-    Fixed(Arc<Schema>),
+    Fixed(SchemaRef),
 }
 
 pub struct JsonConverter {
@@ -64,7 +62,7 @@ impl JsonConverter {
             // No text at all is null to Connect.
             Form::Plain if reader.at_end() => Datum::null(),
             Form::Plain => Datum::schemaless(plain::read(&mut reader)?),
-            Form::Fixed(schema) => self.typed(&mut reader, Some(Arc::clone(schema)))?,
+            Form::Fixed(schema) => self.typed(&mut reader, Some(schema.clone()))?,
             Form::Envelope(cache) => self.envelope(&mut reader, cache)?,
         };
         reader.end()?;
@@ -90,7 +88,7 @@ impl JsonConverter {
         Ok(self.typed(&mut reader.again_from(payload_at), schema)?)
     }
 
-    fn typed(&self, reader: &mut Reader<'_>, schema: Option<Arc<Schema>>) -> Result<Datum> {
+    fn typed(&self, reader: &mut Reader<'_>, schema: Option<SchemaRef>) -> Result<Datum> {
         let value: Value = match &schema {
             Some(schema) => typed::read(reader, schema, self.nulls)?,
             None => plain::read(reader)?,
@@ -128,7 +126,7 @@ impl Converter for JsonConverter {
 
 /// An envelope's schema: one that is known, or where it stands.
 enum Found {
-    Known(Arc<Schema>),
+    Known(SchemaRef),
     At(usize, usize),
 }
 

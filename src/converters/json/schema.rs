@@ -1,10 +1,9 @@
 //! Connect's schemas as JSON: `{"type":"int32","optional":true,...}`.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use ahash::AHashSet;
-use sluice_actors::value::{DECIMAL, Field, Kind, Schema, Value};
+use sluice_actors::value::{DECIMAL, Field, Kind, Schema, SchemaRef, Value};
 
 use super::error::{JsonError, Result};
 use super::reader::{Reader, Shape};
@@ -42,13 +41,13 @@ pub(super) fn scale_of(schema: &Schema) -> Option<i64> {
 }
 
 /// Reads a schema; JSON null means that there is none.
-pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Arc<Schema>>> {
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<SchemaRef>> {
     if reader.peek()? == Shape::Null {
         return reader.null().map(|()| None);
     }
     Parts::read(reader)?
         .build(reader)
-        .map(|schema| Some(Arc::new(schema)))
+        .map(|schema| Some(SchemaRef::from(schema)))
 }
 
 /// The members of a schema as they come, before it is known which of them
@@ -64,9 +63,9 @@ struct Parts {
     parameters: BTreeMap<String, String>,
     /// Where the default stands; it can be read once the type is known.
     default_at: Option<usize>,
-    items: Option<Arc<Schema>>,
-    keys: Option<Arc<Schema>>,
-    values: Option<Arc<Schema>>,
+    items: Option<SchemaRef>,
+    keys: Option<SchemaRef>,
+    values: Option<SchemaRef>,
     fields: Option<Vec<Field>>,
     /// What the struct around it calls this schema.
     field: Option<String>,
@@ -220,7 +219,7 @@ fn fields(reader: &mut Reader<'_>) -> Result<Vec<Field>> {
         }
         fields.push(Field {
             name,
-            schema: Arc::new(schema),
+            schema: SchemaRef::from(schema),
         });
         Ok(())
     })?;

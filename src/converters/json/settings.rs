@@ -1,9 +1,7 @@
 //! The settings of the JSON converter, under Connect's names.
 
-use std::sync::Arc;
-
 use bytestring::ByteString;
-use sluice_actors::value::Schema;
+use sluice_actors::value::SchemaRef;
 
 use super::error::Result;
 use super::reader;
@@ -71,7 +69,7 @@ pub struct Settings {
     pub schemas_cache_size: usize,
     pub decimal_format: DecimalFormat,
     pub replace_null_with_default: bool,
-    pub schema_content: Option<Arc<Schema>>,
+    pub schema_content: Option<SchemaRef>,
 }
 
 impl Settings {
@@ -90,7 +88,7 @@ impl Settings {
 }
 
 /// An empty text counts as unset, as in Connect.
-fn read_schema_content(settings: &mut Reader<'_>) -> Option<Arc<Schema>> {
+fn read_schema_content(settings: &mut Reader<'_>) -> Option<SchemaRef> {
     let content = settings.optional_text(SCHEMA_CONTENT)?;
     if content.is_empty() {
         return None;
@@ -104,7 +102,7 @@ fn read_schema_content(settings: &mut Reader<'_>) -> Option<Arc<Schema>> {
     }
 }
 
-fn read_schema(text: &ByteString) -> Result<Option<Arc<Schema>>> {
+fn read_schema(text: &ByteString) -> Result<Option<SchemaRef>> {
     let mut reader = reader::Reader::new(text);
     let schema = schema::read(&mut reader)?;
     reader.end()?;

@@ -1,8 +1,6 @@
 //! The schema that the elements of a list or map have in common.
 
-use std::sync::Arc;
-
-use sluice_actors::value::{Datum, Kind, Schema, Value};
+use sluice_actors::value::{Datum, Kind, Schema, SchemaRef, Value};
 
 use super::schemas;
 
@@ -12,7 +10,7 @@ pub(super) fn list_of(elements: Vec<Datum>) -> Option<Datum> {
     let (items, values) = align(elements)?;
     let value = Value::Array(values);
     Some(match items {
-        Some(items) => Datum::with_schema(Arc::new(Schema::of(Kind::Array(items))), value),
+        Some(items) => Datum::with_schema(SchemaRef::from(Schema::of(Kind::Array(items))), value),
         None => Datum::schemaless(value),
     })
 }
@@ -30,14 +28,14 @@ pub(super) fn map_of(entries: Vec<(Datum, Datum)>) -> Option<Datum> {
     match (key_schema, value_schema) {
         (Some(keys), Some(values)) => {
             let schema = Schema::of(Kind::Map(keys, values));
-            Some(Datum::with_schema(Arc::new(schema), value))
+            Some(Datum::with_schema(SchemaRef::from(schema), value))
         }
         _ => named.then(|| Datum::schemaless(value)),
     }
 }
 
 /// The values, made to fit their common schema if there is one.
-fn align(data: Vec<Datum>) -> Option<(Option<Arc<Schema>>, Vec<Value>)> {
+fn align(data: Vec<Datum>) -> Option<(Option<SchemaRef>, Vec<Value>)> {
     let nulls = data.iter().filter(|datum| datum.value.is_null()).count();
     if nulls > 0 && nulls < data.len() {
         return None;
@@ -50,13 +48,13 @@ fn align(data: Vec<Datum>) -> Option<(Option<Arc<Schema>>, Vec<Value>)> {
     Some((schema.clone(), values.collect()))
 }
 
-fn common(data: &[Datum]) -> Option<Arc<Schema>> {
+fn common(data: &[Datum]) -> Option<SchemaRef> {
     let first = data.first()?.schema.as_ref()?;
     if data
         .iter()
         .all(|datum| datum.schema.as_ref() == Some(first))
     {
-        return Some(Arc::clone(first));
+        return Some(first.clone());
     }
     // Int32 and Int64 with a name are dates and times, and no numbers.
     let plain = |datum: &Datum| {

@@ -1,14 +1,14 @@
 //! The schemas of guessed values, each made once.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
-use sluice_actors::value::{DATE, DECIMAL, Kind, Schema, TIME, TIMESTAMP};
+use sluice_actors::value::{DATE, DECIMAL, Kind, Schema, SchemaRef, TIME, TIMESTAMP};
 
 macro_rules! shared {
     ($($name:ident: $schema:expr;)*) => {$(
-        pub(super) fn $name() -> Arc<Schema> {
-            static SCHEMA: LazyLock<Arc<Schema>> = LazyLock::new(|| Arc::new($schema));
-            Arc::clone(&SCHEMA)
+        pub(super) fn $name() -> SchemaRef {
+            static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| SchemaRef::from($schema));
+            SCHEMA.clone()
         }
     )*};
 }
@@ -28,12 +28,12 @@ shared! {
     timestamp: logical(Kind::Int64, TIMESTAMP);
 }
 
-pub(super) fn decimal(scale: i64) -> Arc<Schema> {
+pub(super) fn decimal(scale: i64) -> SchemaRef {
     let mut schema = logical(Kind::Bytes, DECIMAL);
     schema
         .parameters
         .insert("scale".to_owned(), scale.to_string());
-    Arc::new(schema)
+    SchemaRef::from(schema)
 }
 
 fn logical(kind: Kind, name: &str) -> Schema {

@@ -1,9 +1,7 @@
-use std::sync::Arc;
-
 use bytes::Bytes;
 use proptest::prelude::{any, proptest};
 use sluice_actors::ports::converter::HeaderConverter;
-use sluice_actors::value::{DATE, Datum, Kind, Schema, TIME, TIMESTAMP, Value};
+use sluice_actors::value::{DATE, Datum, Kind, Schema, SchemaRef, TIME, TIMESTAMP, Value};
 
 use super::SimpleHeaderConverter;
 use crate::converters::decimal;
@@ -224,7 +222,7 @@ fn schema_of(text: &str) -> Option<Schema> {
 }
 
 fn list(kind: Kind) -> Option<Schema> {
-    Some(Schema::of(Kind::Array(Arc::new(Schema::of(kind)))))
+    Some(Schema::of(Kind::Array(SchemaRef::from(Schema::of(kind)))))
 }
 
 #[test]
@@ -318,10 +316,7 @@ fn maps_in_order_with_the_last_value_of_a_key() {
     ];
     assert_eq!(datum.value, Value::Map(entries));
     let (keys, values) = (Schema::of(Kind::String), Schema::of(Kind::Int16));
-    assert_eq!(
-        kind_of(&datum),
-        Some(Kind::Map(Arc::new(keys), Arc::new(values)))
-    );
+    assert_eq!(kind_of(&datum), Some(Kind::Map(keys.into(), values.into())));
     let numbered = Value::Map(vec![
         (Value::Int16(1), string("x")),
         (Value::Int16(2000), string("y")),

@@ -71,7 +71,9 @@ impl Layout {
             partition,
         };
         let partition = Arc::new(SourcePartition {
-            topic: Arc::clone(topic),
+            // Its own: records of all partitions sharing one would have all
+            // threads count at one place.
+            topic: Arc::from(&**topic),
             topic_id,
             partition,
         });

@@ -74,11 +74,10 @@ fn append_datum(text: &mut String, datum: &Datum) -> Written {
 #[cfg(test)]
 mod tests {
     use bigdecimal::BigDecimal;
-    use sluice_actors::value::{Field, Kind, Schema, Value};
+    use sluice_actors::value::{Field, Kind, Schema, SchemaRef, Value};
 
     use super::*;
     use crate::sinks::contract::{item, record, text_record, with_header};
-    use std::sync::Arc;
 
     fn json(datum: &Datum) -> String {
         let mut out = Vec::new();
@@ -140,7 +139,7 @@ mod tests {
     #[test]
     fn structs_have_their_field_names_at_any_depth() {
         let inner = item(Value::Int64(4));
-        let schema = Arc::new(Schema::of(Kind::Array(inner.schema.unwrap())));
+        let schema = SchemaRef::from(Schema::of(Kind::Array(inner.schema.unwrap())));
         let datum = Datum::with_schema(schema, Value::Array(vec![inner.value]));
         assert_eq!(json(&datum), r#"[{"item":4}]"#);
     }
@@ -149,10 +148,10 @@ mod tests {
     fn struct_that_does_not_fit_its_schema_is_an_error() {
         let field = Field {
             name: "id".to_owned(),
-            schema: Arc::new(Schema::optional(Kind::Int64)),
+            schema: SchemaRef::from(Schema::optional(Kind::Int64)),
         };
         let two = Kind::Struct(vec![field.clone(), field]);
-        for schema in [None, Some(Arc::new(Schema::of(two)))] {
+        for schema in [None, Some(SchemaRef::from(Schema::of(two)))] {
             let value = Value::Struct(vec![Value::Null]);
             let mut out = b"before".to_vec();
             assert!(write_json(&mut out, &Datum { schema, value }).is_err());

@@ -1,7 +1,5 @@
-use std::sync::Arc;
-
 use sluice_actors::ports::converter::Converter;
-use sluice_actors::value::{DECIMAL, Datum, Kind, Schema, Value};
+use sluice_actors::value::{DECIMAL, Datum, Kind, Schema, SchemaRef, Value};
 
 use super::{Bytes, convert, converter, decimal, string, try_converter};
 use crate::converters::json::{WriteOptions, to_envelope};
@@ -407,7 +405,7 @@ fn equal_schemas_are_shared_between_records() {
         let json = format!("{{\"schema\":{{\"type\":\"int8\"}},\"payload\":{payload}}}");
         convert(&converter, &json).unwrap().schema.unwrap()
     };
-    assert!(Arc::ptr_eq(&schema_of("1"), &schema_of("2")));
+    assert!(SchemaRef::ptr_eq(&schema_of("1"), &schema_of("2")));
 }
 
 #[test]
@@ -436,7 +434,7 @@ fn a_schema_from_the_settings_reads_plain_json() {
     let datum = convert(&fixed, "5").unwrap();
     assert_eq!(
         datum,
-        Datum::with_schema(Arc::new(Schema::of(Kind::Int8)), Value::Int8(5))
+        Datum::with_schema(SchemaRef::from(Schema::of(Kind::Int8)), Value::Int8(5))
     );
     assert!(convert(&fixed, r#"{"schema":{"type":"int8"},"payload":1}"#).is_err());
     let (_, faults) = try_converter(&[("schema.content", r#"{"type":"int9"}"#)]);

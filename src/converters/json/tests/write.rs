@@ -1,6 +1,4 @@
-use std::sync::Arc;
-
-use sluice_actors::value::{Datum, Kind, Schema, Value};
+use sluice_actors::value::{Datum, Kind, Schema, SchemaRef, Value};
 
 use super::{Bytes, convert, converter, decimal, string};
 use crate::converters::json::{DecimalFormat, NonFinite, WriteOptions, to_envelope, to_json};
@@ -57,7 +55,7 @@ fn values_are_written_as_connect_writes_them() {
 fn a_null_is_written_as_no_bytes_and_not_as_an_envelope_of_nulls() {
     let nulls = [
         Datum::null(),
-        Datum::with_schema(Arc::new(Schema::optional(Kind::String)), Value::Null),
+        Datum::with_schema(SchemaRef::from(Schema::optional(Kind::String)), Value::Null),
     ];
     for null in nulls {
         assert_eq!(to_json(&null, WriteOptions::default()).unwrap(), None);
