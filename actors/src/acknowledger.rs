@@ -1,7 +1,7 @@
 //! Turns outcomes into settlements, and looks after the locks.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
 use ahash::AHashMap;
@@ -22,6 +22,8 @@ const LOCK_TICK: Duration = Duration::from_millis(50);
 /// How old the live view may be: whoever reads a time from it goes wrong by
 /// that much.
 const SHOW_TICK: Duration = Duration::from_millis(10);
+/// The same for what takes a look at every open record.
+const DEPTHS_TICK: Duration = Duration::from_millis(500);
 
 /// Who the acknowledger talks to and what it shares.
 pub(crate) struct AcknowledgerLinks {
@@ -75,6 +77,11 @@ impl Acknowledger {
         let (ledger, queue) = (books.ledger(), books.queue());
         self.links.view.update(&self.links.connector, |view| {
             view.totals = ledger.totals();
+            view.times = *ledger.times();
+            if view.errors != books.errors() {
+                view.errors = books.errors();
+                view.last_error = Some(SystemTime::now());
+            }
             view.delivered = books.delivered();
             view.retries = books.retries();
             view.in_flight = ledger.open();
@@ -82,7 +89,22 @@ impl Acknowledger {
             view.queued = queue.ready();
             view.waiting = queue.waiting();
             view.held_bytes = self.links.credit.held_bytes();
-            view.pin = ledger.pins().into_iter().next();
+            view.pins = ledger.pins();
+        });
+    }
+}
+
+impl Acknowledger {
+    /// Shows what takes a look at every open record.
+    fn show_depths(&self) {
+        let books = self.links.books.lock();
+        let (attempts_left, topics) = (books.attempts_left(), books.ledger().topics());
+        drop(books);
+        self.links.view.update(&self.links.connector, |view| {
+            view.attempts_left = attempts_left;
+            if !topics.is_empty() {
+                view.topics = topics;
+            }
         });
     }
 }
@@ -100,6 +122,7 @@ impl Actor for Acknowledger {
             acknowledger.carry_out(effects);
         });
         ctx.run_interval(SHOW_TICK, |acknowledger, _ctx| acknowledger.show());
+        ctx.run_interval(DEPTHS_TICK, |acknowledger, _ctx| acknowledger.show_depths());
     }
 }
 

@@ -22,6 +22,7 @@ use crate::mailbox::{Letter, Mailbox};
 use crate::messages::{
     CloseTask, DeliverChunk, EndedPut, FlushedPuts, TaskEnd, TaskGone, TaskReady,
 };
+use crate::meters::TaskMeter;
 use crate::outcome::Cause;
 use crate::ports::sink::{SinkError, SinkFactory, TaskContext};
 use crate::progress::{Mark, NO_RECORD};
@@ -56,6 +57,7 @@ pub(crate) struct DeliveryLinks {
     pub(crate) view: Arc<LiveView>,
     /// This task's own; its generation's is the parent.
     pub(crate) kill: KillSwitch,
+    pub(crate) meter: Arc<TaskMeter>,
     /// Shows the lease while the sink is inside a put.
     pub(crate) mark: Mark,
 }
@@ -359,6 +361,7 @@ impl Actor for Delivery {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         self.enlist(ctx);
+        self.links.meter.set_opened(false);
         self.show(TaskState::Opening);
         let (kill, mark) = (self.links.kill.clone(), self.links.mark.clone());
         let opening = open_sink(
@@ -377,6 +380,7 @@ impl Actor for Delivery {
                 .into_actor(self)
                 .map(|opened, delivery, ctx| match opened {
                     Some(Ok(host)) => {
+                        delivery.links.meter.set_opened(true);
                         delivery.host = Some(host);
                         delivery.next_step(ctx);
                     }

@@ -22,6 +22,12 @@ impl Gate {
     pub const fn may_release(self, delivery_count: u16) -> bool {
         delivery_count < self.delivery_count_limit
     }
+
+    /// How often a record with this delivery count may still go back.
+    #[must_use]
+    pub const fn attempts_left(self, delivery_count: u16) -> u16 {
+        self.delivery_count_limit.saturating_sub(delivery_count)
+    }
 }
 
 #[cfg(test)]
@@ -35,5 +41,6 @@ mod tests {
         assert!(gate.may_release(4));
         assert!(!gate.may_release(5));
         assert!(!gate.may_release(6));
+        assert_eq!([1, 5, 6].map(|count| gate.attempts_left(count)), [4, 0, 0]);
     }
 }

@@ -26,6 +26,7 @@ pub mod ledger;
 pub mod live_view;
 pub mod mailbox;
 pub mod messages;
+pub mod meters;
 pub mod outcome;
 mod outlet;
 pub mod poller;

@@ -1,10 +1,13 @@
 //! What is going on, for status, health and metrics to read without a mailbox.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use dashmap::DashMap;
 
-use crate::ledger::{Pin, Totals};
+use crate::books::ErrorTotals;
+use crate::ledger::{Pin, Times, Totals};
+use crate::meters::{TaskFigures, TaskMeter};
 use crate::outcome::Cause;
 
 /// A connector's state on this worker; the names are Connect's, and ours for
@@ -40,7 +43,13 @@ pub struct ConnectorView {
     pub state: ConnectorState,
     /// What does not work now and is being tried again.
     pub trouble: Option<Cause>,
+    /// The operator wants it to begin anew; not over yet.
+    pub is_restarting: bool,
     pub totals: Totals,
+    pub times: Times,
+    pub errors: ErrorTotals,
+    /// When a record failed last.
+    pub last_error: Option<SystemTime>,
     pub delivered: u64,
     pub retries: u64,
     /// Open records, those of them that wait for a task, for their time, and
@@ -51,8 +60,15 @@ pub struct ConnectorView {
     pub held: usize,
     pub held_bytes: usize,
     pub window: usize,
-    /// The offset that has kept its partition back longest.
-    pub pin: Option<Pin>,
+    /// The offset that keeps each partition back, the one that has done so
+    /// longest first.
+    pub pins: Vec<Pin>,
+    /// How often the record that came most often may still be given back.
+    pub attempts_left: Option<u16>,
+    /// Topics that records have come from.
+    pub topics: Vec<Arc<str>>,
+    /// Records that the group has still to deliver, as the broker told last.
+    pub lag: Option<u64>,
     pub generation: u32,
     pub tasks_replaced: u64,
     /// How often an actor had to wait for another's mailbox.
@@ -69,6 +85,8 @@ pub enum TaskState {
     /// The sink cannot take records now.
     BackingOff(Cause),
     Failed(Cause),
+    /// Being closed, for another one to take its place.
+    Restarting,
     Stopped,
 }
 
@@ -80,6 +98,7 @@ impl TaskState {
             Self::Running => "RUNNING",
             Self::BackingOff(_) => "BACKING_OFF",
             Self::Failed(_) => "FAILED",
+            Self::Restarting => "RESTARTING",
             Self::Stopped => "STOPPED",
         }
     }
@@ -90,6 +109,7 @@ impl TaskState {
 pub struct LiveView {
     connectors: DashMap<Arc<str>, ConnectorView>,
     tasks: DashMap<(Arc<str>, u32), TaskState>,
+    meters: DashMap<(Arc<str>, u32), Arc<TaskMeter>>,
 }
 
 impl LiveView {
@@ -128,10 +148,53 @@ impl LiveView {
         tasks
     }
 
+    /// What a connector's tasks count, by number.
+    #[must_use]
+    pub fn figures(&self, connector: &str) -> Vec<(u32, TaskFigures)> {
+        let mut figures: Vec<_> = self
+            .meters
+            .iter()
+            .filter(|entry| &*entry.key().0 == connector)
+            .map(|entry| (entry.key().1, entry.value().figures()))
+            .collect();
+        figures.sort_by_key(|(task, _)| *task);
+        figures
+    }
+
+    /// A connector that is known, and not started yet.
+    pub fn enter(&self, name: &str) {
+        self.update(&name.into(), |_| {});
+    }
+
+    /// The operator wants a connector to begin anew.
+    pub fn restarting(&self, name: &str) {
+        self.update(&name.into(), |view| view.is_restarting = true);
+    }
+
+    /// A connector begins anew; what it counted before is gone with its
+    /// pipeline.
+    pub fn begin_anew(&self, name: &str) {
+        self.update(&name.into(), |view| {
+            *view = ConnectorView {
+                is_restarting: true,
+                topics: std::mem::take(&mut view.topics),
+                lag: view.lag,
+                ..ConnectorView::default()
+            };
+        });
+        self.tasks.retain(|(connector, _), _| &**connector != name);
+        self.meters.retain(|(connector, _), _| &**connector != name);
+    }
+
+    pub fn set_lag(&self, name: &str, lag: Option<u64>) {
+        self.update(&name.into(), |view| view.lag = lag);
+    }
+
     /// A connector that never started.
     pub fn fail(&self, name: &str, cause: Cause) {
         self.update(&name.into(), |view| {
             view.state = ConnectorState::Failed(cause);
+            view.is_restarting = false;
         });
     }
 
@@ -142,6 +205,11 @@ impl LiveView {
 
     pub(crate) fn update(&self, name: &Arc<str>, change: impl FnOnce(&mut ConnectorView)) {
         change(&mut self.connectors.entry(Arc::clone(name)).or_default());
+    }
+
+    pub(crate) fn meter(&self, connector: &Arc<str>, task: u32) -> Arc<TaskMeter> {
+        let meter = self.meters.entry((Arc::clone(connector), task));
+        Arc::clone(&meter.or_default())
     }
 
     pub(crate) fn set_task(&self, connector: &Arc<str>, task: u32, state: TaskState) {

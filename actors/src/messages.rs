@@ -92,6 +92,10 @@ pub enum SourceState {
     Failed(Cause),
 }
 
+/// Pipeline to supervisor: close this task's sink and open another.
+#[derive(Clone, Copy, Debug)]
+pub struct RestartTask(pub u32);
+
 /// Stop polling, finish, close; see the supervisor's list.
 #[derive(Debug)]
 pub struct Drain {

@@ -8,6 +8,7 @@
 mod drain;
 mod generation;
 mod health;
+mod restart;
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +25,7 @@ use crate::credit::Credit;
 use crate::delivery::DeliverySettings;
 use crate::live_view::{ConnectorState, LiveView};
 use crate::mailbox::{Letter, Mailbox};
-use crate::messages::{Drain, RecordFailed, SourceState, TaskEnd, TaskGone};
+use crate::messages::{Drain, RecordFailed, RestartTask, SourceState, TaskEnd, TaskGone};
 use crate::outcome::{Cause, Rejection, Stage};
 use crate::outlet::Outlet;
 use crate::poller::SharedEvents;
@@ -110,6 +111,7 @@ impl Pipeline {
             number: 0,
             generation_deaths: 0,
             failed_tasks: 0,
+            out_of_tasks: false,
             task_deaths: 0,
             last_task_death: None,
             draining: false,
@@ -125,6 +127,12 @@ impl Pipeline {
         let (reply, drained) = tokio::sync::oneshot::channel();
         let _ = self.supervisor.send(Drain { deadline, reply }).await;
         drained.await.unwrap_or_default()
+    }
+
+    /// Closes a task's sink and opens another, also if the task has failed.
+    /// Its records stay locked, and none is lost.
+    pub async fn restart_task(&self, task: u32) {
+        let _ = self.supervisor.send(RestartTask(task)).await;
     }
 }
 
@@ -144,6 +152,8 @@ pub struct Supervisor {
     /// Generations that died one soon after the other.
     generation_deaths: u32,
     failed_tasks: usize,
+    /// The connector has failed since all its tasks have.
+    out_of_tasks: bool,
     /// Deaths of tasks that came soon after one another.
     task_deaths: u32,
     last_task_death: Option<Instant>,
@@ -154,6 +164,7 @@ impl Supervisor {
     fn start_generation(&mut self, ctx: &mut Context<Self>) {
         self.number += 1;
         self.failed_tasks = 0;
+        self.out_of_tasks = false;
         let myself = Mailbox::new(ctx.address(), 16);
         self.generation = Some(Generation::start(self, myself));
         let number = self.number;
@@ -270,7 +281,12 @@ impl Supervisor {
         }
         let number = self.number;
         ctx.run_later(REPLACEMENT_DELAY, move |supervisor, _| {
-            if supervisor.number == number && !supervisor.draining {
+            let is_next =
+                |generation: &Generation| generation.last_incarnation(task) + 1 == incarnation;
+            if supervisor.number == number
+                && !supervisor.draining
+                && supervisor.generation.as_ref().is_some_and(is_next)
+            {
                 supervisor.start_task(task, incarnation);
             }
         });
@@ -297,6 +313,7 @@ impl Supervisor {
                 tracing::error!(connector = %self.connector, error = %cause, "connector failed");
                 view.state = ConnectorState::Failed(cause);
             }
+            view.is_restarting = false;
         });
     }
 }
@@ -325,12 +342,14 @@ impl Handler<Letter<TaskGone>> for Supervisor {
         if self.draining || !generation.is_current(&gone) {
             return;
         }
-        generation.forget_task(gone.task);
+        let has_failed = matches!(gone.end, TaskEnd::Failed(_));
+        generation.forget_task(gone.task, has_failed);
         match gone.end {
             TaskEnd::Died(_) => self.replace_task(gone.task, gone.incarnation + 1, ctx),
             TaskEnd::Failed(cause) => {
                 self.failed_tasks += 1;
                 if self.failed_tasks == self.spec.policy.tasks {
+                    self.out_of_tasks = self.books.is_polling();
                     self.fail(format!("all tasks have failed, the last one: {cause}").into());
                 }
             }
@@ -358,6 +377,7 @@ impl Handler<Letter<SourceState>> for Supervisor {
             }
             SourceState::Ready => self.view.update(&self.connector, |view| {
                 view.trouble = None;
+                view.is_restarting = false;
                 if view.state == ConnectorState::Starting {
                     view.state = ConnectorState::Running;
                 }

@@ -160,7 +160,7 @@ async fn nothing_waits_for_a_slow_neighbour() {
     let since = Instant::now();
     running.until_accepted(499).await;
     assert!(since.elapsed() < Duration::from_secs(5));
-    let pinned = |running: &Running| running.view.connector("test")?.pin;
+    let pinned = |running: &Running| running.view.connector("test")?.pins.into_iter().next();
     running
         .until("the pin shows", |running| {
             pinned(running).is_some_and(|pin| pin.offset == 7 && pin.span == 493)

@@ -24,7 +24,7 @@ pub async fn run(view: Arc<LiveView>, interval: Duration) {
 
 fn log(name: &str, connector: &ConnectorView, tasks_running: usize) {
     let totals = connector.totals;
-    let (pinned_by, pinned_ms, span) = connector.pin.as_ref().map_or_else(
+    let (pinned_by, pinned_ms, span) = connector.pins.first().map_or_else(
         || (String::new(), 0, 0),
         |pin| {
             let since = Instant::now().saturating_duration_since(pin.since);

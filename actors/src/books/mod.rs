@@ -77,6 +77,10 @@ impl SharedBooks {
         self.polling.store(false, Ordering::Release);
     }
 
+    pub(crate) fn resume_polling(&self) {
+        self.polling.store(true, Ordering::Release);
+    }
+
     pub fn lock(&self) -> MutexGuard<'_, Books> {
         self.books.lock()
     }
@@ -116,6 +120,17 @@ struct Failing {
 /// that waits, a round trip, and another try.
 const RENEWAL_MARGIN: f64 = 0.4;
 
+/// What went wrong with single records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ErrorTotals {
+    /// Failures that were to be tried again.
+    pub transient: u64,
+    /// Records that can never be delivered.
+    pub rejected: u64,
+    /// Those of them that were put aside, as the policy tolerates it.
+    pub skipped: u64,
+}
+
 type DeliveryKey = (TopicId, i32, i64, u32);
 
 /// See the module.
@@ -130,9 +145,12 @@ pub struct Books {
     credit: Arc<Credit>,
     /// How long a fresh lock lasts, as the broker told it last.
     lock_duration: Duration,
+    /// When what is being entered happened.
+    now: Instant,
     delivered: u64,
     finished: u64,
     retries: u64,
+    errors: ErrorTotals,
 }
 
 impl Books {
@@ -147,9 +165,11 @@ impl Books {
             policy,
             credit,
             lock_duration: Duration::ZERO,
+            now: Instant::now(),
             delivered: 0,
             finished: 0,
             retries: 0,
+            errors: ErrorTotals::default(),
         }
     }
 
@@ -186,6 +206,18 @@ impl Books {
         self.retries
     }
 
+    #[must_use]
+    pub const fn errors(&self) -> ErrorTotals {
+        self.errors
+    }
+
+    /// How often a record that is open may still be given back; none is.
+    #[must_use]
+    pub fn attempts_left(&self) -> Option<u16> {
+        let count = self.ledger.highest_delivery_count()?;
+        Some(self.policy.gate.attempts_left(count))
+    }
+
     /// Takes up what the source acquired, and returns the acquisition that its
     /// records are known by. Corrupt ranges are rejected on the spot.
     pub fn acquire(&mut self, batch: &AcquiredBatch, effects: &mut Effects) -> u32 {
@@ -194,6 +226,7 @@ impl Books {
             .iter()
             .map(|record| (record.offset, record.delivery_count));
         let (deadline, now) = (batch.lock_deadline, batch.acquired_at);
+        self.now = now;
         self.lock_duration = deadline.saturating_duration_since(now);
         for corrupt in &batch.corrupt {
             let offsets = corrupt.first_offset..=corrupt.last_offset;
@@ -297,6 +330,7 @@ impl Books {
         outcomes: Vec<(usize, Outcome)>,
         now: Instant,
     ) -> Effects {
+        self.now = now;
         let mut effects = Effects::default();
         let Some(put) = self.puts.refer(lease) else {
             return effects;
@@ -330,6 +364,7 @@ impl Books {
     /// Takes the end of a put, and first what it has reported. `buffers` tells
     /// whether the sink's answer only buffered.
     pub fn put_ended(&mut self, lease: u32, end: PutEnd, buffers: bool, now: Instant) -> Effects {
+        self.now = now;
         let Some(put) = self.puts.refer(lease) else {
             return Effects::default();
         };
@@ -384,6 +419,7 @@ impl Books {
         result: &Result<(), SinkError>,
         now: Instant,
     ) -> Effects {
+        self.now = now;
         let mut effects = Effects::default();
         for lease in leases {
             let Some(put) = self.puts.refer(*lease) else {

@@ -37,7 +37,7 @@ impl Books {
         settlement: Settlement,
         effects: &mut Effects,
     ) {
-        let step = Step::Settle(settlement);
+        let step = Step::Settle(settlement, self.now);
         self.ledger
             .step(lease, step, entries, &mut effects.settle, |_| {});
     }
@@ -76,7 +76,7 @@ impl Books {
     ) {
         self.failing.remove(&key(entry));
         let step = match self.policy.tolerance {
-            Tolerance::All => Step::Settle(Settlement::Reject),
+            Tolerance::All => Step::Settle(Settlement::Reject, self.now),
             Tolerance::None => Step::Hold,
         };
         let mut fenced = false;
@@ -87,12 +87,16 @@ impl Books {
             return;
         }
         self.finished += 1;
+        self.errors.rejected += 1;
         let record = RecordId {
             partition: Arc::clone(entry.partition),
             offset: entry.offset,
         };
         match self.policy.tolerance {
-            Tolerance::All => effects.put_aside.push((record, rejection.clone())),
+            Tolerance::All => {
+                self.errors.skipped += 1;
+                effects.put_aside.push((record, rejection.clone()));
+            }
             Tolerance::None => effects.failure = Some((record, rejection.clone())),
         }
     }
@@ -139,6 +143,7 @@ impl Books {
             }
         }
         self.retries += (places.len() - release.len()) as u64;
+        self.errors.transient += places.len() as u64;
         if !release.is_empty() {
             tracing::warn!(records = release.len(), %cause, "no more retries here, releasing");
         }

@@ -48,6 +48,7 @@ pub(super) async fn run_put(
         chunk,
         report,
     } = put;
+    let _counted = links.meter.put(chunk.len());
     let call = links
         .mark
         .in_steps(lease.into(), host.put(chunk, report.clone()));

@@ -9,15 +9,17 @@ mod partition;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ahash::AHashMap;
 use tokio::time::Instant;
 
+use crate::meters::{Spread, Timing};
 use crate::ports::source::{Answer, AnsweredRange, LostRange, SettleRange, Settlement};
 use crate::record::{SourcePartition, TopicId};
-use partition::PartitionLedger;
+use partition::{Fresh, PartitionLedger, SettledRun};
 
 /// One delivery of one record.
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +32,8 @@ pub struct Entry<'a> {
 /// What an outcome asks the ledger to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Tell the broker, and wait for its answer.
-    Settle(Settlement),
+    /// Tell the broker, from now on, and wait for its answer.
+    Settle(Settlement, Instant),
     /// Wait for another put.
     Requeue,
     /// Wait for the sink's flush.
@@ -66,6 +68,17 @@ pub struct Pin {
     pub since: Instant,
 }
 
+impl Times {
+    fn note(&mut self, run: SettledRun, now: Instant) {
+        let took = now.saturating_duration_since(run.acquired_at);
+        self.accept.add(took, run.records, now);
+        if run.by_a_put {
+            let took = now.saturating_duration_since(run.settled_at);
+            self.settlement.add(took, u64::from(run.records));
+        }
+    }
+}
+
 /// A record that nobody has settled.
 #[derive(Clone, Copy, Debug)]
 pub struct Unsettled<'a> {
@@ -84,6 +97,16 @@ pub struct Ledger {
     open: usize,
     held: usize,
     totals: Totals,
+    times: Times,
+}
+
+/// How long confirmed ACCEPTs took.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Times {
+    /// From acquisition to the broker's answer.
+    pub accept: Timing,
+    /// From the sink's word to the broker's answer.
+    pub settlement: Spread,
 }
 
 impl Default for Ledger {
@@ -94,6 +117,7 @@ impl Default for Ledger {
             open: 0,
             held: 0,
             totals: Totals::default(),
+            times: Times::default(),
         }
     }
 }
@@ -122,6 +146,20 @@ impl Ledger {
         self.totals
     }
 
+    #[must_use]
+    pub const fn times(&self) -> &Times {
+        &self.times
+    }
+
+    /// The highest delivery count of a record that is open.
+    #[must_use]
+    pub fn highest_delivery_count(&self) -> Option<u16> {
+        let partitions = self.partitions.values();
+        partitions
+            .filter_map(PartitionLedger::highest_delivery_count)
+            .max()
+    }
+
     /// Takes up records of one partition: offsets (ascending) with their
     /// delivery counts. Returns the acquisition that they are known by.
     pub fn acquire(
@@ -140,7 +178,13 @@ impl Ledger {
         for (offset, delivery_count) in records {
             self.totals.acquired += 1;
             self.totals.redelivered += u64::from(delivery_count > 1);
-            let displaced = ledger.acquire(offset, delivery_count, acquisition, lock_deadline);
+            let fresh = Fresh {
+                delivery_count,
+                acquisition,
+                acquired_at: now,
+                lock_deadline,
+            };
+            let displaced = ledger.acquire(offset, fresh);
             self.open += 1;
             self.open -= displaced.records;
             self.held -= displaced.held;
@@ -191,7 +235,7 @@ impl Ledger {
                 return;
             }
             match step {
-                Step::Settle(settlement) => push_merged(settle, entry, settlement),
+                Step::Settle(settlement, _) => push_merged(settle, entry, settlement),
                 Step::Hold => *open_held += 1,
                 Step::Requeue | Step::Buffer => {}
             }
@@ -219,7 +263,14 @@ impl Ledger {
             return;
         }
         let ended = if range.settlement.is_final() {
-            ledger.settled(offsets, range.settlement)
+            let is_accept =
+                (&answered.answer, range.settlement) == (&Answer::Confirmed, Settlement::Accept);
+            let times = &mut self.times;
+            ledger.settled(offsets, range.settlement, |run| {
+                if is_accept {
+                    times.note(run, now);
+                }
+            })
         } else {
             // A renewal that failed: the lock is as good as gone.
             ledger.vacate_renewing(offsets)
@@ -286,6 +337,14 @@ impl Ledger {
             self.held -= ledger.settle_rest(settlement, &mut may, &mut ranges);
         }
         ranges
+    }
+
+    /// Topics that records have come from, by name.
+    #[must_use]
+    pub fn topics(&self) -> Vec<Arc<str>> {
+        let partitions = self.partitions.values();
+        let topics: BTreeSet<Arc<str>> = partitions.map(PartitionLedger::topic).collect();
+        topics.into_iter().collect()
     }
 
     /// The first open offset of each partition, the one that has waited

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -27,9 +28,13 @@ enum State {
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    lock_deadline: Instant,
+    /// When the lock ends; of a settling one, when it was settled.
+    moment: Instant,
     acquisition: u32,
     lease: u32,
+    /// Since the partition's ledger was made: a whole instant would make each
+    /// slot half as large again.
+    acquired_ms: u32,
     delivery_count: u16,
     state: State,
     renewing: bool,
@@ -52,6 +57,25 @@ impl Slot {
     }
 }
 
+/// A record as it is acquired.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fresh {
+    pub(super) delivery_count: u16,
+    pub(super) acquisition: u32,
+    pub(super) acquired_at: Instant,
+    pub(super) lock_deadline: Instant,
+}
+
+/// Neighbours that came and were settled at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SettledRun {
+    pub(super) acquired_at: Instant,
+    pub(super) settled_at: Instant,
+    /// And not on the way to one.
+    pub(super) by_a_put: bool,
+    pub(super) records: u32,
+}
+
 /// Records that are open no more.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ended {
@@ -69,6 +93,7 @@ impl Ended {
 #[derive(Debug)]
 pub(super) struct PartitionLedger {
     partition: Arc<SourcePartition>,
+    born: Instant,
     base: i64,
     slots: VecDeque<Slot>,
     /// Behind the last offset acquired while others were open.
@@ -81,6 +106,7 @@ impl PartitionLedger {
     pub(super) const fn new(partition: Arc<SourcePartition>, now: Instant) -> Self {
         Self {
             partition,
+            born: now,
             base: 0,
             slots: VecDeque::new(),
             reach: 0,
@@ -91,18 +117,14 @@ impl PartitionLedger {
 
     /// Opens a slot; tells what had to go because its lock cannot be ours any
     /// more.
-    pub(super) fn acquire(
-        &mut self,
-        offset: i64,
-        delivery_count: u16,
-        acquisition: u32,
-        lock_deadline: Instant,
-    ) -> Ended {
+    pub(super) fn acquire(&mut self, offset: i64, fresh: Fresh) -> Ended {
+        let age = fresh.acquired_at.saturating_duration_since(self.born);
         let fresh = Slot {
-            lock_deadline,
-            acquisition,
+            moment: fresh.lock_deadline,
+            acquisition: fresh.acquisition,
             lease: 0,
-            delivery_count,
+            acquired_ms: age.as_millis() as u32,
+            delivery_count: fresh.delivery_count,
             state: State::Waiting,
             renewing: false,
         };
@@ -162,7 +184,10 @@ impl PartitionLedger {
             return false;
         }
         slot.state = match step {
-            Step::Settle(settlement) => State::Settling(settlement),
+            Step::Settle(settlement, now) => {
+                slot.moment = now;
+                State::Settling(settlement)
+            }
             Step::Buffer => State::Buffered,
             Step::Hold => State::Held,
             Step::Requeue => {
@@ -184,7 +209,7 @@ impl PartitionLedger {
         let mut renewed = 0;
         for slot in self.range(offsets) {
             if slot.is_unsettled() && slot.renewing {
-                slot.lock_deadline = lock_deadline;
+                slot.moment = lock_deadline;
                 slot.renewing = false;
                 renewed += 1;
             }
@@ -192,13 +217,48 @@ impl PartitionLedger {
         renewed
     }
 
-    /// Ends records that were settled in this way.
+    /// Ends records that were settled in this way, and tells of them in runs.
     pub(super) fn settled(
         &mut self,
         offsets: RangeInclusive<i64>,
         settlement: Settlement,
+        mut tell: impl FnMut(SettledRun),
     ) -> Ended {
-        self.vacate(offsets, |slot| slot.state == State::Settling(settlement))
+        let born = self.born;
+        let mut run: Option<SettledRun> = None;
+        let ended = self.vacate(offsets, |slot| {
+            if slot.state != State::Settling(settlement) {
+                return false;
+            }
+            let this = SettledRun {
+                acquired_at: born + Duration::from_millis(u64::from(slot.acquired_ms)),
+                settled_at: slot.moment,
+                by_a_put: slot.lease != 0,
+                records: 1,
+            };
+            match &mut run {
+                Some(run) if SettledRun { records: 1, ..*run } == this => run.records += 1,
+                _ => {
+                    if let Some(before) = run.replace(this) {
+                        tell(before);
+                    }
+                }
+            }
+            true
+        });
+        if let Some(last) = run {
+            tell(last);
+        }
+        ended
+    }
+
+    pub(super) fn topic(&self) -> Arc<str> {
+        Arc::clone(&self.partition.topic)
+    }
+
+    pub(super) fn highest_delivery_count(&self) -> Option<u16> {
+        let unsettled = self.slots.iter().filter(|slot| slot.is_unsettled());
+        unsettled.map(|slot| slot.delivery_count).max()
     }
 
     pub(super) fn vacate_unsettled(&mut self, offsets: RangeInclusive<i64>) -> Ended {
@@ -211,13 +271,12 @@ impl PartitionLedger {
 
     pub(super) fn expire(&mut self, now: Instant) -> Ended {
         self.vacate(i64::MIN..=i64::MAX, |slot| {
-            slot.is_unsettled() && slot.lock_deadline <= now
+            slot.is_unsettled() && slot.moment <= now
         })
     }
 
     pub(super) fn renewals(&mut self, until: Instant, ranges: &mut Vec<SettleRange>) {
-        let due =
-            |_, slot: &Slot| slot.is_unsettled() && !slot.renewing && slot.lock_deadline <= until;
+        let due = |_, slot: &Slot| slot.is_unsettled() && !slot.renewing && slot.moment <= until;
         self.collect(Settlement::Renew, due, |slot| slot.renewing = true, ranges);
     }
 
@@ -293,7 +352,11 @@ impl PartitionLedger {
         }
     }
 
-    fn vacate(&mut self, offsets: RangeInclusive<i64>, wanted: impl Fn(&Slot) -> bool) -> Ended {
+    fn vacate(
+        &mut self,
+        offsets: RangeInclusive<i64>,
+        mut wanted: impl FnMut(&Slot) -> bool,
+    ) -> Ended {
         let mut ended = Ended::default();
         for slot in self.range(offsets) {
             if wanted(slot) {

@@ -36,6 +36,10 @@ impl Bench {
             .acquire(&self.partition, records, until, self.now)
     }
 
+    fn accept(&self) -> Step {
+        Step::Settle(Settlement::Accept, self.now)
+    }
+
     fn lease(&mut self, lease: u32, offset: i64, acquisition: u32) -> bool {
         let partition = Arc::clone(&self.partition);
         let mut ours = true;
@@ -76,14 +80,12 @@ impl Bench {
     }
 }
 
-const ACCEPT: Step = Step::Settle(Settlement::Accept);
-
 #[test]
 fn a_record_is_open_until_the_broker_has_answered() {
     let mut bench = Bench::new();
     let acquisition = bench.acquire(10..12, 1);
     assert!(bench.lease(1, 10, acquisition));
-    assert_eq!(bench.step(1, ACCEPT, 10, acquisition).len(), 1);
+    assert_eq!(bench.step(1, bench.accept(), 10, acquisition).len(), 1);
     assert_eq!(bench.ledger.open(), 2);
     bench.answer(10, 10, Settlement::Accept, Answer::Confirmed);
     assert_eq!(bench.ledger.open(), 1);
@@ -95,7 +97,7 @@ fn an_unknown_answer_is_never_counted_as_accepted() {
     let mut bench = Bench::new();
     let acquisition = bench.acquire(0..1, 1);
     bench.lease(1, 0, acquisition);
-    bench.step(1, ACCEPT, 0, acquisition);
+    bench.step(1, bench.accept(), 0, acquisition);
     let cause = "connection lost".into();
     bench.answer(0, 0, Settlement::Accept, Answer::Unknown { cause });
     let totals = bench.ledger.totals();
@@ -106,13 +108,49 @@ fn an_unknown_answer_is_never_counted_as_accepted() {
 }
 
 #[test]
+fn times_are_those_of_confirmed_accepts() {
+    let ms = Duration::from_millis;
+    let mut bench = Bench::new();
+    let acquisition = bench.acquire(0..4, 1);
+    bench.now += ms(100);
+    for (lease, offset) in [(1, 0), (1, 1), (1, 2)] {
+        bench.lease(lease, offset, acquisition);
+        bench.step(lease, bench.accept(), offset, acquisition);
+    }
+    // Dropped by a transform: no put had it.
+    bench.step(0, bench.accept(), 3, acquisition);
+    bench.now += ms(7);
+    bench.answer(0, 1, Settlement::Accept, Answer::Confirmed);
+    bench.answer(3, 3, Settlement::Accept, Answer::Confirmed);
+    let cause = "connection lost".into();
+    bench.answer(2, 2, Settlement::Accept, Answer::Unknown { cause });
+    let times = bench.ledger.times();
+    assert_eq!((times.accept.count, times.accept.total), (3, ms(321)));
+    assert_eq!(times.accept.longest.value(bench.now), ms(107));
+    assert_eq!(times.settlement.count(), 2);
+    assert!((times.settlement.seconds - 0.014).abs() < 1e-9);
+}
+
+#[test]
+fn the_highest_delivery_count_is_of_open_records() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.ledger.highest_delivery_count(), None);
+    bench.acquire(0..1, 1);
+    let again = bench.acquire(1..2, 4);
+    assert_eq!(bench.ledger.highest_delivery_count(), Some(4));
+    bench.lease(1, 1, again);
+    bench.step(1, bench.accept(), 1, again);
+    assert_eq!(bench.ledger.highest_delivery_count(), Some(1));
+}
+
+#[test]
 fn one_final_settlement_per_delivery() {
     let mut bench = Bench::new();
     let acquisition = bench.acquire(0..1, 1);
     bench.lease(1, 0, acquisition);
-    assert_eq!(bench.step(1, ACCEPT, 0, acquisition).len(), 1);
-    assert!(bench.step(1, ACCEPT, 0, acquisition).is_empty());
-    let release = Step::Settle(Settlement::Release);
+    assert_eq!(bench.step(1, bench.accept(), 0, acquisition).len(), 1);
+    assert!(bench.step(1, bench.accept(), 0, acquisition).is_empty());
+    let release = Step::Settle(Settlement::Release, bench.now);
     assert!(bench.step(1, release, 0, acquisition).is_empty());
     assert_eq!(bench.ledger.totals().fenced, 2);
 }
@@ -122,9 +160,9 @@ fn an_outcome_of_another_lease_or_acquisition_is_fenced() {
     let mut bench = Bench::new();
     let first = bench.acquire(0..1, 1);
     bench.lease(1, 0, first);
-    assert!(bench.step(2, ACCEPT, 0, first).is_empty());
+    assert!(bench.step(2, bench.accept(), 0, first).is_empty());
     let second = bench.acquire(0..1, 2);
-    assert!(bench.step(1, ACCEPT, 0, first).is_empty());
+    assert!(bench.step(1, bench.accept(), 0, first).is_empty());
     assert!(!bench.lease(3, 0, first));
     assert!(bench.lease(3, 0, second));
     assert_eq!(bench.ledger.open(), 1);
@@ -136,7 +174,7 @@ fn a_record_that_is_settled_is_not_renewed() {
     let mut bench = Bench::new();
     let acquisition = bench.acquire(0..3, 1);
     bench.lease(1, 1, acquisition);
-    bench.step(1, ACCEPT, 1, acquisition);
+    bench.step(1, bench.accept(), 1, acquisition);
     let renewals = bench.ledger.renewals(bench.now, LOCK);
     let ranges: Vec<_> = renewals
         .iter()
@@ -169,10 +207,10 @@ fn an_expired_lock_fences_its_delivery_but_not_a_settlement_under_way() {
     let acquisition = bench.acquire(0..2, 1);
     bench.lease(1, 0, acquisition);
     bench.lease(1, 1, acquisition);
-    bench.step(1, ACCEPT, 0, acquisition);
+    bench.step(1, bench.accept(), 0, acquisition);
     bench.now += LOCK;
     assert_eq!(bench.ledger.expire(bench.now), 1);
-    assert!(bench.step(1, ACCEPT, 1, acquisition).is_empty());
+    assert!(bench.step(1, bench.accept(), 1, acquisition).is_empty());
     bench.answer(0, 0, Settlement::Accept, Answer::Confirmed);
     assert_eq!(bench.ledger.totals().accepted, 1);
     assert_eq!(bench.ledger.open(), 0);
@@ -184,7 +222,7 @@ fn a_held_record_stays_until_it_is_given_back() {
     let acquisition = bench.acquire(0..1, 1);
     bench.step(0, Step::Hold, 0, acquisition);
     assert_eq!(bench.ledger.held(), 1);
-    assert!(bench.step(0, ACCEPT, 0, acquisition).is_empty());
+    assert!(bench.step(0, bench.accept(), 0, acquisition).is_empty());
     assert_eq!(bench.ledger.renewals(bench.now, LOCK).len(), 1);
     assert_eq!(
         bench
@@ -201,7 +239,7 @@ fn the_pin_is_the_first_open_offset_and_spans_what_is_settled_behind_it() {
     let mut bench = Bench::new();
     let acquisition = bench.acquire(5..9, 1);
     for offset in [5, 7, 8] {
-        bench.step(0, ACCEPT, offset, acquisition);
+        bench.step(0, bench.accept(), offset, acquisition);
         bench.answer(offset, offset, Settlement::Accept, Answer::Confirmed);
     }
     let pins = bench.ledger.pins();
@@ -282,7 +320,7 @@ proptest! {
                 Op::Accept(offset) | Op::Requeue(offset) | Op::Hold(offset) => {
                     if let Some((acquisition, state)) = model.get_mut(&offset) {
                         let (step, next) = match op {
-                            Op::Accept(_) => (ACCEPT, Model::Settling),
+                            Op::Accept(_) => (bench.accept(), Model::Settling),
                             Op::Requeue(_) => (Step::Requeue, Model::Waiting),
                             _ => (Step::Hold, Model::Held),
                         };

@@ -63,6 +63,14 @@ pub(super) struct Generation {
     pub(super) poller_mark: Mark,
     pub(super) health: Health,
     pub(super) tasks: Vec<Option<TaskHandle>>,
+    lives: Vec<Life>,
+}
+
+/// What is known of a task also while it has no actor.
+#[derive(Clone, Copy, Debug, Default)]
+struct Life {
+    incarnation: u32,
+    has_failed: bool,
 }
 
 impl Generation {
@@ -133,6 +141,7 @@ impl Generation {
             poller_mark,
             health: Health::from(Instant::now()),
             tasks: Vec::new(),
+            lives: vec![Life::default(); tasks],
         };
         for task in 0..tasks {
             generation.start_task(parts, task as u32, 1);
@@ -148,6 +157,7 @@ impl Generation {
             acknowledger: self.acknowledger.clone(),
             view: Arc::clone(&parts.view),
             kill: kill.clone(),
+            meter: parts.view.meter(&parts.connector, task),
             mark: post.mark.clone(),
         };
         let context = TaskContext {
@@ -163,6 +173,10 @@ impl Generation {
         if self.tasks.len() <= place {
             self.tasks.resize_with(place + 1, || None);
         }
+        self.lives[place] = Life {
+            incarnation,
+            has_failed: false,
+        };
         self.tasks[place] = Some(TaskHandle {
             incarnation,
             mailbox: Mailbox::new(addr, 1),
@@ -172,10 +186,20 @@ impl Generation {
         });
     }
 
-    pub(super) fn forget_task(&mut self, task: u32) {
+    pub(super) fn forget_task(&mut self, task: u32, has_failed: bool) {
         if let Some(handle) = self.tasks.get_mut(task as usize) {
             *handle = None;
+            self.lives[task as usize].has_failed = has_failed;
         }
+    }
+
+    pub(super) fn last_incarnation(&self, task: u32) -> u32 {
+        self.lives[task as usize].incarnation
+    }
+
+    /// Whether it stays away until it is restarted.
+    pub(super) fn has_failed(&self, task: u32) -> bool {
+        self.lives[task as usize].has_failed
     }
 
     pub(super) fn is_current(&self, gone: &TaskGone) -> bool {
