@@ -129,12 +129,13 @@ async fn run(configuration: Configuration, runtime: &Runtime) -> Exit {
     let view = LiveView::new();
     let threads = Threads::start(num_threads().saturating_sub(1));
     let worker = configuration.worker.admin.client_id.clone();
-    let mut manager = Manager::new(
+    let manager = Arc::new(Manager::new(
         worker,
         runtime.handle().clone(),
         threads.clone(),
         Arc::clone(&view),
-    );
+        configuration.worker.shutdown_timeout,
+    ));
     if configuration.connectors.is_empty() {
         tracing::error!("no connector is configured; give one with --connector FILE");
         return Exit::BadConfiguration;

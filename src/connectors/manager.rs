@@ -1,133 +1,165 @@
-//! Starts a worker's connectors and ends them.
+//! All connectors of a worker: one keeper for each.
 
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use sluice_actors::live_view::{ConnectorState, LiveView};
-use sluice_actors::messages::Drained;
-use sluice_actors::retry::RetryPolicy;
+use parking_lot::Mutex;
+use sluice_actors::live_view::LiveView;
 use sluice_actors::threads::Threads;
 use tokio::runtime::Handle;
+use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::task::JoinHandle;
 
-use super::start::{Ground, Running, StartError, start};
+use super::keeper::{Keeper, Order, never_ran};
+use super::start::{ClusterId, Ground};
 use crate::config::connector::ConnectorConfig;
+
+/// Orders that may wait for a keeper, which may be draining.
+const ORDERS: usize = 16;
+
+/// Why an order was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OrderError {
+    #[error("there is no such connector")]
+    UnknownConnector,
+    #[error("there is no such task")]
+    UnknownTask,
+    /// Too many orders wait already, or the worker stops.
+    #[error("the connector is busy with orders, or stops")]
+    Busy,
+}
+
+struct Kept {
+    config: Arc<ConnectorConfig>,
+    orders: mpsc::Sender<Order>,
+}
 
 /// All connectors of this worker.
 pub struct Manager {
     ground: Ground,
-    starting: Vec<(String, JoinHandle<Option<Running>>)>,
+    /// How long a connector finishes what it has begun before it is restarted.
+    drain_timeout: Duration,
+    kept: Mutex<BTreeMap<String, Kept>>,
+    keepers: Mutex<Vec<JoinHandle<bool>>>,
 }
 
 impl Manager {
     #[must_use]
-    pub fn new(worker: String, runtime: Handle, threads: Threads, view: Arc<LiveView>) -> Self {
+    pub fn new(
+        worker: String,
+        runtime: Handle,
+        threads: Threads,
+        view: Arc<LiveView>,
+        drain_timeout: Duration,
+    ) -> Self {
         Self {
             ground: Ground {
                 worker,
                 runtime,
                 threads,
                 view,
+                cluster_id: ClusterId::default(),
             },
-            starting: Vec::new(),
+            drain_timeout,
+            kept: Mutex::default(),
+            keepers: Mutex::default(),
         }
     }
 
     /// Starts a connector, and goes on trying while that may help. What keeps
     /// it from starting shows in the live view.
-    pub fn start(&mut self, config: ConnectorConfig) {
+    pub fn start(&self, config: ConnectorConfig) {
         let name = config.name.clone();
-        let starting = AssertUnwindSafe(start_until_done(config, self.ground.clone()));
-        let (view, connector) = (Arc::clone(&self.ground.view), name.clone());
-        let starting = async move {
-            starting.catch_unwind().await.unwrap_or_else(|_| {
-                tracing::error!(%connector, "starting the connector panicked");
-                view.fail(&connector, "starting it panicked; see the log".into());
-                None
-            })
+        self.ground.view.enter(&name);
+        let (orders, orders_of_keeper) = mpsc::channel(ORDERS);
+        let kept = Kept {
+            config: Arc::new(config.clone()),
+            orders,
         };
-        self.starting
-            .push((name, self.ground.runtime.spawn(starting)));
+        self.kept.lock().insert(name.clone(), kept);
+        let keeper = Keeper {
+            config,
+            ground: self.ground.clone(),
+            orders: orders_of_keeper,
+            drain_timeout: self.drain_timeout,
+        };
+        let view = Arc::clone(&self.ground.view);
+        let keeping = AssertUnwindSafe(keeper.run()).catch_unwind();
+        let keeping = keeping.map(move |ended| {
+            ended.unwrap_or_else(|_| {
+                tracing::error!(connector = %name, "starting the connector panicked");
+                view.fail(&name, "starting it panicked; see the log".into());
+                true
+            })
+        });
+        self.keepers.lock().push(self.ground.runtime.spawn(keeping));
+    }
+
+    /// The names of all connectors, in their order.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.kept.lock().keys().cloned().collect()
+    }
+
+    #[must_use]
+    pub fn config(&self, connector: &str) -> Option<Arc<ConnectorConfig>> {
+        let kept = self.kept.lock();
+        kept.get(connector).map(|kept| Arc::clone(&kept.config))
+    }
+
+    /// The Kafka cluster's id, once a connector has met it.
+    #[must_use]
+    pub fn cluster_id(&self) -> Option<String> {
+        self.ground.cluster_id.get()
+    }
+
+    /// Drains a connector's pipeline and starts another, in the background.
+    pub fn restart(&self, connector: &str) -> Result<(), OrderError> {
+        self.order(connector, Order::Restart)?;
+        self.ground.view.restarting(connector);
+        Ok(())
+    }
+
+    /// Replaces one task, in the background.
+    pub fn restart_task(&self, connector: &str, task: u32) -> Result<(), OrderError> {
+        let config = self.config(connector).ok_or(OrderError::UnknownConnector)?;
+        if task as usize >= config.tasks_max {
+            return Err(OrderError::UnknownTask);
+        }
+        self.order(connector, Order::RestartTask(task))
+    }
+
+    fn order(&self, connector: &str, order: Order) -> Result<(), OrderError> {
+        let kept = self.kept.lock();
+        let kept = kept.get(connector).ok_or(OrderError::UnknownConnector)?;
+        kept.orders.try_send(order).map_err(|error| match error {
+            TrySendError::Full(_) | TrySendError::Closed(_) => OrderError::Busy,
+        })
     }
 
     /// Whether no connector runs or could still run.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        let failed = |(name, starting): &(String, JoinHandle<_>)| {
-            let view = self.ground.view.connector(name).unwrap_or_default();
-            starting.is_finished()
-                && view.generation == 0
-                && matches!(view.state, ConnectorState::Failed(_))
-        };
-        self.starting.iter().all(failed)
+        let kept = self.kept.lock();
+        kept.keys().all(|name| never_ran(&self.ground, name))
     }
 
     /// Drains all connectors at once, within `deadline`. Tells whether all
     /// ended cleanly.
-    pub async fn drain(self, deadline: Duration) -> bool {
-        let drains = self
-            .starting
-            .into_iter()
-            .map(|(name, starting)| async move {
-                if !starting.is_finished() {
-                    starting.abort();
-                }
-                let Ok(Some(running)) = starting.await else {
-                    return true;
-                };
-                drop(running.topics);
-                let drained = running.pipeline.drain(deadline).await;
-                log_drained(&name, &drained);
-                drained.clean
-            });
-        let ended = futures::future::join_all(drains).await;
-        ended.into_iter().all(|clean| clean)
-    }
-}
-
-fn log_drained(connector: &str, drained: &Drained) {
-    let cause = drained.closed.cause.as_deref().unwrap_or("none");
-    let (released, unconfirmed) = (drained.released, drained.closed.unconfirmed);
-    if drained.clean {
-        tracing::info!(connector, "drained, all settlements confirmed");
-    } else {
-        tracing::warn!(
-            connector,
-            released,
-            unconfirmed,
-            cause,
-            "drain cut short, some records come again"
-        );
-    }
-}
-
-async fn start_until_done(config: ConnectorConfig, ground: Ground) -> Option<Running> {
-    let backoff = RetryPolicy {
-        timeout: None,
-        max_delay: Duration::from_secs(30),
-    };
-    let mut failures = 0;
-    loop {
-        match start(&config, &ground).await {
-            Ok(running) => return Some(running),
-            Err(StartError::Refused(cause)) => {
-                tracing::error!(connector = %config.name, error = %cause, "connector does not start");
-                ground.view.fail(&config.name, cause.into());
-                return None;
-            }
-            Err(StartError::Later(cause)) => {
-                failures += 1;
-                if failures == 1 {
-                    tracing::warn!(
-                        connector = %config.name, error = %cause,
-                        "connector does not start yet, trying again"
-                    );
-                }
-                ground.view.trouble(&config.name, cause.into());
-                tokio::time::sleep(backoff.delay(failures, fastrand::f64())).await;
-            }
+    pub async fn drain(&self, deadline: Duration) -> bool {
+        let orders: Vec<_> = {
+            let kept = self.kept.lock();
+            kept.values().map(|kept| kept.orders.clone()).collect()
+        };
+        let keepers = std::mem::take(&mut *self.keepers.lock());
+        for orders in orders {
+            // A keeper that is gone has nothing left to drain.
+            let _ = orders.send(Order::Stop(deadline)).await;
         }
+        let ended = futures::future::join_all(keepers).await;
+        ended.into_iter().all(|clean| clean.unwrap_or(true))
     }
 }

@@ -1,10 +1,12 @@
 //! The life of connectors on this worker: make ready, start, watch, drain.
 
+mod keeper;
+mod lag;
 mod manager;
 mod migrate;
 mod start;
 mod topics;
 
-pub use manager::Manager;
+pub use manager::{Manager, OrderError};
 pub use migrate::migrate;
 pub use start::StartError;

@@ -1,7 +1,7 @@
 //! From a sound configuration to a running pipeline: looks at the cluster,
 //! makes the share group ready, and only then joins.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use krafka::Kafka;
@@ -16,6 +16,7 @@ use sluice_actors::supervisor::{Pipeline, PipelineSpec};
 use sluice_actors::threads::Threads;
 use tokio::runtime::Handle;
 
+use super::lag::LagKeeper;
 use super::topics::TopicKeeper;
 use crate::config::connector::{ConnectorConfig, ConverterConfig, Topics};
 use crate::config::definition::Faults;
@@ -59,12 +60,33 @@ pub(super) struct Ground {
     pub(super) runtime: Handle,
     pub(super) threads: Threads,
     pub(super) view: Arc<LiveView>,
+    pub(super) cluster_id: ClusterId,
+}
+
+/// The Kafka cluster's id, as the first connector that met it learnt it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ClusterId(Arc<OnceLock<String>>);
+
+impl ClusterId {
+    pub(super) fn get(&self) -> Option<String> {
+        self.0.get().cloned()
+    }
+
+    /// It is for show only: a broker that does not tell is no trouble.
+    async fn learn(&self, admin: &Admin) {
+        if self.0.get().is_none()
+            && let Ok(id) = admin.cluster_id().await
+        {
+            let _ = self.0.set(id);
+        }
+    }
 }
 
 /// A connector that runs.
 pub(super) struct Running {
     pub(super) pipeline: Pipeline,
     pub(super) topics: TopicKeeper,
+    pub(super) lag: LagKeeper,
 }
 
 /// Starts a connector, once.
@@ -72,10 +94,11 @@ pub(super) async fn start(
     config: &ConnectorConfig,
     ground: &Ground,
 ) -> Result<Running, StartError> {
-    let admin = Admin::new(
+    let admin = Arc::new(Admin::new(
         connect(config).await?.admin(),
         config.consumer.client.bootstrap_servers.join(","),
-    );
+    ));
+    ground.cluster_id.learn(&admin).await;
     let selection = selection(&config.topics)?;
     let resolved = admin.resolve_topics(&selection).await?;
     for topic in &resolved.missing {
@@ -107,6 +130,13 @@ pub(super) async fn start(
         connector = %config.name, group = %config.share.group_id, member = source.member_id(),
         tasks = config.tasks_max, "joining"
     );
+    let lag = LagKeeper::start(
+        config.name.clone(),
+        config.share.group_id.clone(),
+        Arc::clone(&admin),
+        Arc::clone(&ground.view),
+        &ground.runtime,
+    );
     let topics = TopicKeeper::start(
         config,
         selection,
@@ -122,7 +152,11 @@ pub(super) async fn start(
         ground.threads.clone(),
         Arc::clone(&ground.view),
     );
-    Ok(Running { pipeline, topics })
+    Ok(Running {
+        pipeline,
+        topics,
+        lag,
+    })
 }
 
 pub(super) async fn connect(config: &ConnectorConfig) -> Result<Kafka, StartError> {

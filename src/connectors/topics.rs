@@ -18,7 +18,7 @@ impl TopicKeeper {
     pub(super) fn start(
         config: &ConnectorConfig,
         selection: TopicSelection,
-        admin: Admin,
+        admin: Arc<Admin>,
         source: Arc<ShareSource>,
         runtime: &Handle,
     ) -> Self {

@@ -1,6 +1,8 @@
 //! The handle that all admin calls go through.
 
-use krafka::admin::AdminClient;
+use krafka::admin::{AdminClient, DescribeClusterOptions};
+
+use super::error::{AdminError, Attempt};
 
 /// Kafka's admin side, as one connector sees it.
 ///
@@ -20,5 +22,19 @@ impl Admin {
             client,
             bootstrap_servers: bootstrap_servers.into(),
         }
+    }
+
+    pub async fn cluster_id(&self) -> Result<String, AdminError> {
+        let attempt = Attempt {
+            doing: "describe the cluster",
+            right: "DESCRIBE",
+            resource: "the cluster".to_owned(),
+        };
+        let described = self
+            .client
+            .describe_cluster(DescribeClusterOptions::default())
+            .await;
+        let cluster = described.map_err(|error| attempt.failed(error))?;
+        Ok(cluster.cluster_id)
     }
 }

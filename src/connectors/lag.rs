@@ -1,0 +1,79 @@
+//! What a share group has still to deliver, asked of the broker now and then.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_actors::live_view::LiveView;
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+use tokio::time::MissedTickBehavior;
+
+use crate::kafka::admin::{Admin, SharePosition};
+
+/// How old the lag may be. The broker itself tells it with a delay.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Keeps a connector's lag up to date; stops when dropped.
+#[derive(Debug)]
+pub(super) struct LagKeeper(AbortHandle);
+
+impl LagKeeper {
+    pub(super) fn start(
+        connector: String,
+        group: String,
+        admin: Arc<Admin>,
+        view: Arc<LiveView>,
+        runtime: &Handle,
+    ) -> Self {
+        let asking = async move {
+            let mut ticks = tokio::time::interval(INTERVAL);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                ticks.tick().await;
+                match admin.share_positions(&group).await {
+                    Ok(positions) => view.set_lag(&connector, total(&positions)),
+                    Err(error) => {
+                        // What was known is out of date, and nothing depends on it.
+                        view.set_lag(&connector, None);
+                        tracing::debug!(%connector, %error, "reading the group's lag failed");
+                    }
+                }
+            }
+        };
+        Self(runtime.spawn(asking).abort_handle())
+    }
+}
+
+impl Drop for LagKeeper {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Of all partitions together; unknown while the broker knows none.
+fn total(positions: &[SharePosition]) -> Option<u64> {
+    let known = positions.iter().filter_map(|at| at.lag);
+    let known = known.filter_map(|lag| u64::try_from(lag).ok());
+    known.reduce(|one, other| one + other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(lag: Option<i64>) -> SharePosition {
+        SharePosition {
+            topic: "orders".into(),
+            partition: 0,
+            start_offset: Some(7),
+            lag,
+        }
+    }
+
+    #[test]
+    fn lag_is_of_the_partitions_that_the_broker_knows() {
+        assert_eq!(total(&[]), None);
+        assert_eq!(total(&[at(None), at(Some(-1))]), None);
+        assert_eq!(total(&[at(Some(3)), at(None), at(Some(4))]), Some(7));
+    }
+}
