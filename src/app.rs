@@ -1,5 +1,6 @@
 //! The worker: configuration to threads, connectors and an orderly end.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sluice_actors::live_view::LiveView;
@@ -14,6 +15,8 @@ use crate::config::plugins::Plugins;
 use crate::config::reference::Table;
 use crate::connectors::{Manager, migrate};
 use crate::converters::part::Part;
+use crate::rest::{Connectors, ListedPlugin, Rest, Server};
+use crate::telemetry::rates::Rates;
 use crate::telemetry::{logs, status_log};
 use crate::{converters, sinks};
 
@@ -136,6 +139,13 @@ async fn run(configuration: Configuration, runtime: &Runtime) -> Exit {
         Arc::clone(&view),
         configuration.worker.shutdown_timeout,
     ));
+    let server = match Server::bind(&configuration.worker.listeners).await {
+        Ok(server) => server,
+        Err(error) => {
+            tracing::error!("{error}");
+            return Exit::Unavailable;
+        }
+    };
     if configuration.connectors.is_empty() {
         tracing::error!("no connector is configured; give one with --connector FILE");
         return Exit::BadConfiguration;
@@ -146,6 +156,7 @@ async fn run(configuration: Configuration, runtime: &Runtime) -> Exit {
     if let Some(interval) = configuration.worker.log.status_interval {
         runtime.spawn(status_log::run(Arc::clone(&view), interval));
     }
+    serve(server, &manager, &view, runtime);
     let cause = wait(&manager, &mut terminate, &mut interrupt).await;
     let exit = match cause {
         Stop::Failed => {
@@ -167,6 +178,51 @@ async fn run(configuration: Configuration, runtime: &Runtime) -> Exit {
     };
     threads.stop();
     exit
+}
+
+/// REST and metrics, on the I/O threads.
+fn serve(server: Server, manager: &Arc<Manager>, view: &Arc<LiveView>, runtime: &Runtime) {
+    let rates = Arc::new(Rates::default());
+    runtime.spawn(Arc::clone(&rates).run(Arc::clone(view)));
+    let addresses = server.addresses();
+    for address in &addresses {
+        tracing::info!(url = %format_args!("http://{address}"), "REST listens");
+    }
+    let connectors: Arc<dyn Connectors> = Arc::clone(manager) as Arc<dyn Connectors>;
+    let rest = Rest {
+        connectors,
+        view: Arc::clone(view),
+        rates,
+        plugins: listed_plugins().into(),
+        worker_id: worker_id(addresses.first()).into(),
+    };
+    server.serve(&rest, runtime.handle());
+}
+
+/// `host:port`, as Connect names its workers; by the machine's name if it
+/// listens on all interfaces.
+fn worker_id(address: Option<&SocketAddr>) -> String {
+    let machine = || {
+        let name = rustix::system::uname();
+        name.nodename().to_string_lossy().into_owned()
+    };
+    match address {
+        Some(address) if address.ip().is_unspecified() => {
+            format!("{}:{}", machine(), address.port())
+        }
+        Some(address) => address.to_string(),
+        None => machine(),
+    }
+}
+
+/// All plugins, for REST to list.
+fn listed_plugins() -> Vec<ListedPlugin> {
+    let sinks = sinks::registry::all().iter();
+    let sinks = sinks.map(|sink| ListedPlugin {
+        class: sink.class,
+        kind: "sink",
+    });
+    sinks.collect()
 }
 
 fn second_signal() -> Exit {

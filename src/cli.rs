@@ -15,6 +15,10 @@ use crate::config::env::Environment;
 use crate::config::load::{Configuration, Loaded, Places, load};
 use crate::config::plugins::Plugins;
 use crate::config::reference::{self, Table};
+use crate::telemetry::reference as metrics_reference;
+
+mod ask;
+mod status;
 
 /// How the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +26,7 @@ pub enum Exit {
     Fine = 0,
     BadConfiguration = 64,
     Unavailable = 69,
+    /// Also: something has failed that `status` asked for.
     Internal = 70,
     /// Stopped at its deadline with work unfinished; some records come again.
     Unfinished = 75,
@@ -51,8 +56,11 @@ enum Command {
     Check(PlaceArgs),
     /// Carries a connector's positions over to its share group.
     Migrate(MigrateArgs),
-    /// Prints all keys: type, default, meaning.
-    Reference,
+    /// Asks a worker what its connectors do. Ends with 69 if it does not answer,
+    /// with 70 if a connector or a task has failed.
+    Status(StatusArgs),
+    /// Prints all keys (type, default, meaning), or all metrics.
+    Reference(ReferenceArgs),
 }
 
 #[derive(Args)]
@@ -90,6 +98,31 @@ struct MigrateArgs {
     worker: Option<PathBuf>,
     #[command(flatten)]
     others: OtherPlaceArgs,
+}
+
+#[derive(Args, Debug)]
+struct StatusArgs {
+    /// The connector; all of them if none is given.
+    name: Option<String>,
+    /// Where the worker's REST is.
+    #[arg(long, default_value = "http://127.0.0.1:8083")]
+    url: String,
+    /// As JSON, in the form of Connect's GET /connectors?expand=status.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+struct ReferenceArgs {
+    #[arg(value_enum, default_value_t = ReferenceOf::Configuration)]
+    of: ReferenceOf,
+}
+
+/// What is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ReferenceOf {
+    Configuration,
+    Metrics,
 }
 
 /// The kind of group that takes the positions.
@@ -199,13 +232,50 @@ impl Session<'_> {
                 Ok(Exit::Fine)
             }
             Command::Migrate(args) => self.migrate(args, environment, app),
-            Command::Reference => {
+            Command::Status(args) => self.status(&args),
+            Command::Reference(ReferenceArgs {
+                of: ReferenceOf::Metrics,
+            }) => {
+                metrics_reference::print(self.surroundings.out)?;
+                Ok(Exit::Fine)
+            }
+            Command::Reference(ReferenceArgs {
+                of: ReferenceOf::Configuration,
+            }) => {
                 let tables = reference::TABLES.iter();
                 let tables = tables.chain(&self.surroundings.plugin_tables);
                 reference::print(tables, self.surroundings.out)?;
                 Ok(Exit::Fine)
             }
         }
+    }
+
+    fn status(&mut self, args: &StatusArgs) -> io::Result<Exit> {
+        let statuses = match ask::statuses(&args.url) {
+            Ok(statuses) => statuses,
+            Err(error) => {
+                writeln!(self.surroundings.err, "{error}")?;
+                return Ok(Exit::Unavailable);
+            }
+        };
+        let Some(statuses) = status::of(statuses, args.name.as_deref()) else {
+            let name = args.name.as_deref().unwrap_or_default();
+            writeln!(
+                self.surroundings.err,
+                "the worker at {} has no connector {name:?}",
+                args.url
+            )?;
+            return Ok(Exit::BadConfiguration);
+        };
+        if args.json {
+            status::print_json(&statuses, self.surroundings.out)?;
+        } else {
+            status::print_table(&statuses, self.surroundings.out)?;
+        }
+        Ok(match status::has_failed(&statuses) {
+            true => Exit::Internal,
+            false => Exit::Fine,
+        })
     }
 
     fn migrate(

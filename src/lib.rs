@@ -7,5 +7,6 @@ pub mod config;
 pub mod connectors;
 pub mod converters;
 pub mod kafka;
+pub mod rest;
 pub mod sinks;
 pub mod telemetry;

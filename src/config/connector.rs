@@ -1,5 +1,6 @@
 //! A connector's configuration, typed.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use regex::Regex;
@@ -12,6 +13,7 @@ use super::layers::{Layer, Settings};
 use super::notes::Notes;
 use super::overrides::ConsumerConfig;
 use super::plugins::Plugins;
+use super::secrets;
 use super::worker::{Checked, WorkerConfig};
 use crate::converters::part::Part;
 
@@ -93,6 +95,8 @@ pub struct ConnectorConfig {
     pub errors: ErrorsConfig,
     pub share: ShareConfig,
     pub consumer: ConsumerConfig,
+    /// What was given for it, as it may be shown.
+    pub shown: BTreeMap<String, String>,
     settings: Settings,
 }
 
@@ -125,7 +129,14 @@ impl ConnectorConfig {
         };
         let known = reading.judge_keys();
         reading.refuse_strays(&given, &strays);
-        let config = reading.read();
+        let mut config = reading.read();
+        config.shown = given
+            .given()
+            .map(|(key, value)| {
+                let value = secrets::shown(key, known.find(key), value);
+                (key.to_owned(), value.into_owned())
+            })
+            .collect();
         let (faults, notes) = (reading.faults, reading.notes);
         Ok(Checked {
             config,

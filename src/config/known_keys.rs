@@ -22,7 +22,7 @@ const ALONE: &str = "workers do not form a cluster: share groups distribute the 
 const FILES: &str = "connectors come from files and the environment, not from a topic";
 const NO_OFFSETS: &str = "the broker keeps a share group's progress, record by record";
 const BUILT_IN: &str = "sinks and converters are built in";
-const NO_REST: &str = "there is no REST interface yet";
+const HTTP_ONLY: &str = "REST is plain HTTP so far";
 const SINKS_ONLY: &str = "there are only sinks here";
 const NO_JMX: &str = "there is no JVM to report from";
 
@@ -53,16 +53,21 @@ pub const WORKER: &[Inert] = &[
     inert("internal.key.converter.", FILES),
     inert("internal.value.converter", FILES),
     inert("internal.value.converter.", FILES),
-    inert("listeners", NO_REST),
-    inert("listeners.", NO_REST),
-    inert("admin.listeners", NO_REST),
-    inert("admin.listeners.", NO_REST),
-    inert("rest.", NO_REST),
-    inert("access.control.", NO_REST),
-    inert("response.http.headers.config", NO_REST),
+    inert("listeners.", HTTP_ONLY),
+    inert("admin.listeners", "all of REST is on listeners"),
+    inert("admin.listeners.", HTTP_ONLY),
+    inert("rest.advertised.", ALONE),
+    inert("access.control.", "REST sends no headers for other origins"),
+    inert(
+        "response.http.headers.config",
+        "REST sends no headers for browsers",
+    ),
     inert("exactly.once.source.support", SINKS_ONLY),
     inert("topic.creation.enable", SINKS_ONLY),
-    inert("topic.tracking.", NO_REST),
+    inert(
+        "topic.tracking.",
+        "topics that a connector has used are always told",
+    ),
     inert("metric.reporters", NO_JMX),
     inert("auto.include.jmx.reporter", NO_JMX),
     inert("metrics.", NO_JMX),
@@ -246,7 +251,7 @@ mod tests {
             "group.id",
             "offset.storage.topic",
             "producer.acks",
-            "listeners",
+            "listeners.https.ssl.keystore.location",
         ] {
             let (fault, note) = judged(&known(), key);
             assert_eq!(fault, "");

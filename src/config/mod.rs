@@ -9,6 +9,7 @@ pub mod env;
 pub mod files;
 pub mod known_keys;
 pub mod layers;
+pub mod listeners;
 pub mod load;
 pub(crate) mod nearest;
 pub mod notes;

@@ -8,6 +8,7 @@ use crate::kafka::client_config::{self, ClientConfig};
 use super::definition::{Faults, Key, Kind, Preset, Reader};
 use super::known_keys::{self, KnownKeys};
 use super::layers::{Layer, Settings};
+use super::listeners::Listener;
 use super::notes::Notes;
 use super::overrides::{self, ADMIN, CONSUMER, CONSUMER_KEYS, OverridePolicy};
 use super::plugins::Plugins;
@@ -17,6 +18,8 @@ use crate::converters::part::Part;
 const POLICY: &str = "connector.client.config.override.policy";
 pub const GROUP_PROTOCOL: &str = "consumer.group.protocol";
 const MAX_POLL_RECORDS: &str = "consumer.max.poll.records";
+const LISTENERS: &str = "listeners";
+const REST_EXTENSIONS: &str = "rest.extension.classes";
 const CLIENT_ID: &str = "sluice";
 
 /// A worker's own keys; those of its Kafka clients are in
@@ -66,6 +69,18 @@ pub const KEYS: &[Key] = &[
         kind: Kind::DurationMs,
         preset: Preset::Value("5000"),
         doc: "How long a stopping worker finishes what it has begun.",
+    },
+    Key {
+        name: LISTENERS,
+        kind: Kind::List,
+        preset: Preset::Value("http://:8083"),
+        doc: "Where REST and metrics are served, http only; a port of 0 takes any that is free, an empty list turns both off.",
+    },
+    Key {
+        name: REST_EXTENSIONS,
+        kind: Kind::List,
+        preset: Preset::Unset,
+        doc: "Refused: they are Java classes. To keep others out, listen on 127.0.0.1 behind a proxy.",
     },
     Key {
         name: "log.level",
@@ -167,6 +182,8 @@ pub struct WorkerConfig {
     pub group_protocol: GroupProtocol,
     pub override_policy: OverridePolicy,
     pub shutdown_timeout: Duration,
+    /// Where REST listens; nowhere if empty.
+    pub listeners: Vec<Listener>,
     pub log: LogConfig,
     settings: Settings,
 }
@@ -198,12 +215,16 @@ impl WorkerConfig {
             group_protocol: GroupProtocol::of(reader.choice(GROUP_PROTOCOL)),
             override_policy: read_policy(&mut reader),
             shutdown_timeout: reader.duration("task.shutdown.graceful.timeout.ms"),
+            listeners: read_listeners(&mut reader),
             log: LogConfig::read(&mut reader),
             settings: settings.clone(),
         };
         let _ = reader.optional_int(MAX_POLL_RECORDS);
         if !reader.list("config.providers").is_empty() {
             reader.fault("config.providers", "config providers are still to come; remove it, and give secrets by variables that end in _FILE");
+        }
+        if !reader.list(REST_EXTENSIONS).is_empty() {
+            reader.fault(REST_EXTENSIONS, "extensions are Java classes and do not run here; remove it, and to keep others out listen on 127.0.0.1 behind a proxy");
         }
         Checked {
             config,
@@ -299,6 +320,17 @@ fn read_clients(settings: &Settings, faults: &mut Faults) -> ClientConfig {
     admin
 }
 
+fn read_listeners(reader: &mut Reader<'_>) -> Vec<Listener> {
+    let mut listeners = Vec::new();
+    for text in reader.list(LISTENERS) {
+        match Listener::parse(&text) {
+            Ok(listener) => listeners.push(listener),
+            Err(message) => reader.fault(LISTENERS, message),
+        }
+    }
+    listeners
+}
+
 fn read_policy(reader: &mut Reader<'_>) -> OverridePolicy {
     let text = reader.text(POLICY);
     OverridePolicy::parse(&text).unwrap_or_else(|| {
@@ -328,6 +360,7 @@ mod tests {
         assert_eq!(worker.config.admin.client_id, "sluice");
         assert_eq!(worker.config.shutdown_timeout, Duration::from_secs(5));
         assert_eq!(worker.config.group_protocol, GroupProtocol::Consumer);
+        assert_eq!(worker.config.listeners[0].to_string(), "http://:8083");
         assert_eq!(
             read(&[]).faults.to_string(),
             "bootstrap.servers: is required and not set"
@@ -359,6 +392,21 @@ mod tests {
             worker.faults.to_string(),
             "bootstrap.servers: \"nonsense\" is not host:port\nrequest.timeout.ms: \"x\" is not a number of milliseconds"
         );
+    }
+
+    #[test]
+    fn what_would_leave_rest_open_or_elsewhere_is_refused() {
+        let worker = read(&[
+            ("bootstrap.servers", "a:9092"),
+            ("listeners", "http://a:1, https://b:2"),
+            ("rest.extension.classes", "BasicAuth"),
+        ]);
+        let faults = worker.faults.to_string();
+        assert!(faults.contains("listeners: \"https://b:2\""), "{faults}");
+        assert!(faults.contains("rest.extension.classes: "), "{faults}");
+        let off = read(&[("bootstrap.servers", "a:9092"), ("listeners", "")]);
+        assert_eq!(off.faults.to_string(), "");
+        assert!(off.config.listeners.is_empty());
     }
 
     #[test]

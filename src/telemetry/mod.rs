@@ -1,4 +1,9 @@
-//! What the worker says of itself: logs.
+//! What the worker says of itself: logs, metrics.
 
+pub mod exposition;
 pub mod logs;
+pub mod metrics;
+pub mod rates;
+pub mod reference;
+pub mod sight;
 pub mod status_log;

@@ -13,7 +13,10 @@ use sluice::app::{Worker, plugin_tables, plugins};
 use sluice::cli::{Exit, Surroundings, execute};
 use sluice::config::env::Environment;
 
-const REFERENCE: &str = "docs/reference/configuration.md";
+const REFERENCES: [(&str, &str); 2] = [
+    ("configuration", "docs/reference/configuration.md"),
+    ("metrics", "docs/reference/metrics.md"),
+];
 const EXAMPLES: &str = "docs/examples";
 
 struct Said {
@@ -40,20 +43,22 @@ fn sluice(arguments: &[&str]) -> Said {
 }
 
 #[test]
-fn the_committed_reference_is_what_the_program_prints() {
-    let printed = sluice(&["reference"]);
-    assert_eq!(printed.exit, Exit::Fine);
-    let committed = fs::read_to_string(REFERENCE).unwrap_or_default();
-    let differs = printed
-        .out
-        .lines()
-        .zip(committed.lines())
-        .find(|(now, then)| now != then);
-    assert!(
-        printed.out == committed,
-        "{REFERENCE} is out of date, first at {differs:?}; renew it by\n\
-         cargo run -- reference > {REFERENCE}"
-    );
+fn the_committed_references_are_what_the_program_prints() {
+    for (of, path) in REFERENCES {
+        let printed = sluice(&["reference", of]);
+        assert_eq!(printed.exit, Exit::Fine);
+        let committed = fs::read_to_string(path).unwrap_or_default();
+        let differs = printed
+            .out
+            .lines()
+            .zip(committed.lines())
+            .find(|(now, then)| now != then);
+        assert!(
+            printed.out == committed,
+            "{path} is out of date, first at {differs:?}; renew it by\n\
+             cargo run -- reference {of} > {path}"
+        );
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! From settings to a connector's configuration, fault by fault.
 
+use std::collections::BTreeMap;
+
 use regex::Regex;
 
 use super::limits;
@@ -140,6 +142,7 @@ impl Reading<'_> {
             errors,
             share,
             consumer,
+            shown: BTreeMap::new(),
             settings: self.settings.clone(),
         }
     }

@@ -42,6 +42,19 @@ fn faults(pairs: &[(&str, &str)]) -> String {
 }
 
 #[test]
+fn what_is_shown_of_a_connector_is_what_was_given_without_secrets() {
+    let connector = read(&[
+        ("tasks.max", "3"),
+        ("consumer.override.ssl.key.password", "hush"),
+    ]);
+    let shown = connector.config.shown;
+    assert_eq!(shown["tasks.max"], "3");
+    assert_eq!(shown["consumer.override.ssl.key.password"], "[hidden]");
+    assert!(!shown.contains_key("value.converter"), "the worker's");
+    assert!(!shown.contains_key("max.put.records"), "a default");
+}
+
+#[test]
 fn defaults_are_connects_or_the_tables() {
     let connector = good(&[]);
     assert_eq!(connector.tasks_max, 1);

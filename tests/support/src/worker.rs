@@ -70,10 +70,19 @@ impl WorkerOptions {
         self
     }
 
+    /// Workers of one machine would otherwise all want Connect's port.
+    fn with_free_port(&self) -> Vec<(String, String)> {
+        let mut properties = self.properties.clone();
+        if !properties.iter().any(|(key, _)| key == "listeners") {
+            properties.push(("listeners".to_owned(), "http://127.0.0.1:0".to_owned()));
+        }
+        properties
+    }
+
     /// `sluice run worker.properties --connector NAME.json ...`
     fn command(&self, folder: &Path) -> Result<Command> {
         let properties = folder.join("worker.properties");
-        std::fs::write(&properties, properties_text(&self.properties))?;
+        std::fs::write(&properties, properties_text(&self.with_free_port()))?;
         let mut command = Command::new(&self.binary);
         command.arg("run").arg(properties);
         for (name, configuration) in &self.connectors {
@@ -319,7 +328,7 @@ mod tests {
         );
         assert_eq!(
             std::fs::read_to_string(path("worker.properties")).unwrap(),
-            "bootstrap.servers=127.0.0.1:1\npath=C:\\\\temp\n"
+            "bootstrap.servers=127.0.0.1:1\npath=C:\\\\temp\nlisteners=http://127.0.0.1:0\n"
         );
         assert_eq!(
             std::fs::read_to_string(path("orders.json")).unwrap(),

@@ -1,0 +1,20 @@
+//! Kafka Connect's REST API, as far as it reads, and restarts; health and
+//! metrics beside it.
+//!
+//! What is read comes from the live view, so no answer waits for a pipeline.
+
+mod body;
+mod connectors;
+mod error;
+mod health;
+mod metrics;
+mod restart;
+mod root;
+mod server;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use root::ListedPlugin;
+pub use server::{BindError, Server};
+pub use state::{Connectors, Described, Rest};

@@ -1,0 +1,147 @@
+//! Restarts. A worker's connector is its pipeline, so that restarting the
+//! connector restarts its tasks along with it.
+
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+
+use super::body;
+use super::connectors::task_id;
+use super::error::RestError;
+use super::state::{Parameters, Rest, is_set};
+use crate::telemetry::sight::{ConnectorSight, Status};
+
+/// `includeTasks` and `onlyFailed`.
+#[derive(Clone, Copy, Debug)]
+struct Which {
+    include_tasks: bool,
+    only_failed: bool,
+}
+
+/// What a request comes down to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Plan {
+    Pipeline,
+    Tasks(Vec<u32>),
+}
+
+impl Which {
+    fn of(parameters: &Parameters) -> Self {
+        let is_set = |name| is_set(parameters, name).unwrap_or(false);
+        Self {
+            include_tasks: is_set("includeTasks"),
+            only_failed: is_set("onlyFailed"),
+        }
+    }
+
+    fn plan(self, sight: &ConnectorSight) -> Plan {
+        if !self.only_failed || sight.status == Status::Failed {
+            return Plan::Pipeline;
+        }
+        let failed = sight.tasks.iter();
+        let failed = failed.filter(|task| self.include_tasks && task.status == Status::Failed);
+        Plan::Tasks(failed.map(|task| task.id).collect())
+    }
+}
+
+/// `POST /connectors/{name}/restart`
+pub(super) async fn connector(
+    State(rest): State<Rest>,
+    Path(name): Path<String>,
+    Query(query): Query<Parameters>,
+) -> Result<Response, RestError> {
+    let which = Which::of(&query);
+    let sight = rest.sight(&name);
+    let mut sight =
+        sight.ok_or_else(|| RestError::not_found(format!("Unknown connector: {name}")))?;
+    match which.plan(&sight) {
+        Plan::Pipeline => {
+            refuse_to_lose(&sight)?;
+            let order = rest.connectors.restart(&name);
+            order.map_err(|error| RestError::of_order(&name, None, error))?;
+            sight.status = Status::Restarting;
+            for task in &mut sight.tasks {
+                task.status = Status::Restarting;
+            }
+        }
+        Plan::Tasks(tasks) => {
+            for task in tasks {
+                let order = rest.connectors.restart_task(&name, task);
+                order.map_err(|error| RestError::of_order(&name, Some(task), error))?;
+                sight.tasks[task as usize].status = Status::Restarting;
+            }
+        }
+    }
+    if which.include_tasks || which.only_failed {
+        let status = Json(body::status(&sight, &rest.worker_id));
+        Ok((StatusCode::ACCEPTED, status).into_response())
+    } else {
+        Ok(StatusCode::NO_CONTENT.into_response())
+    }
+}
+
+/// `POST /connectors/{name}/tasks/{id}/restart`
+pub(super) async fn task(
+    State(rest): State<Rest>,
+    Path((name, id)): Path<(String, String)>,
+) -> Result<StatusCode, RestError> {
+    let id = task_id(&id)?;
+    let order = rest.connectors.restart_task(&name, id);
+    order.map_err(|error| RestError::of_order(&name, Some(id), error))?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// A restart gives held records back, and the broker archives the one that
+/// comes back from its last attempt.
+fn refuse_to_lose(sight: &ConnectorSight) -> Result<(), RestError> {
+    if sight.view.held == 0 || sight.view.attempts_left != Some(0) {
+        return Ok(());
+    }
+    let cause = sight.failure().map_or("unknown", |cause| cause);
+    Err(RestError::new(
+        StatusCode::CONFLICT,
+        format!(
+            "Connector {} holds a record on its last delivery attempt; given back, the broker \
+             would archive it. Raise share.delivery.count.limit of its share group, then restart \
+             the worker. Cause of the failure: {cause}",
+            sight.name
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sluice_actors::live_view::{ConnectorState, ConnectorView};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::telemetry::rates::ConnectorRates;
+
+    fn failed(held: usize, attempts_left: u16) -> ConnectorSight {
+        ConnectorSight {
+            name: "orders".into(),
+            at: Instant::now(),
+            view: ConnectorView {
+                state: ConnectorState::Failed(Arc::from("record orders-0@7")),
+                held,
+                attempts_left: Some(attempts_left),
+                ..ConnectorView::default()
+            },
+            status: Status::Failed,
+            rates: ConnectorRates::default(),
+            tasks: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_restart_that_would_lose_a_record_is_refused() {
+        assert_eq!(refuse_to_lose(&failed(1, 1)), Ok(()));
+        assert_eq!(refuse_to_lose(&failed(0, 0)), Ok(()), "none is held");
+        let refused = format!("{:?}", refuse_to_lose(&failed(1, 0)));
+        assert!(refused.contains("409"), "{refused}");
+        assert!(refused.contains("record orders-0@7"), "{refused}");
+    }
+}

@@ -1,0 +1,103 @@
+//! What all handlers share.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sluice_actors::live_view::LiveView;
+use tokio::time::Instant;
+
+use super::error::RestError;
+use super::root::ListedPlugin;
+use crate::connectors::{Manager, OrderError};
+use crate::telemetry::rates::Rates;
+use crate::telemetry::sight::ConnectorSight;
+
+/// The service's own.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Of a request's query; one may be repeated.
+pub(super) type Parameters = Vec<(String, String)>;
+
+/// A parameter that is true or false, if it was given.
+pub(super) fn is_set(parameters: &Parameters, name: &str) -> Option<bool> {
+    let mut given = parameters.iter();
+    let (_, value) = given.find(|(key, _)| key == name)?;
+    Some(value.eq_ignore_ascii_case("true"))
+}
+
+/// A connector as it was configured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Described {
+    /// What was given, secrets hidden.
+    pub config: BTreeMap<String, String>,
+    pub tasks: usize,
+}
+
+/// The connectors of a worker, as REST needs them. No call waits.
+pub trait Connectors: Send + Sync + 'static {
+    fn names(&self) -> Vec<String>;
+    fn described(&self, connector: &str) -> Option<Described>;
+    /// Once it is known.
+    fn cluster_id(&self) -> Option<String>;
+    /// Drains the pipeline and starts another, in the background.
+    fn restart(&self, connector: &str) -> Result<(), OrderError>;
+    /// Replaces one task, in the background.
+    fn restart_task(&self, connector: &str, task: u32) -> Result<(), OrderError>;
+}
+
+impl Connectors for Manager {
+    fn names(&self) -> Vec<String> {
+        self.names()
+    }
+
+    fn described(&self, connector: &str) -> Option<Described> {
+        let config = self.config(connector)?;
+        Some(Described {
+            config: config.shown.clone(),
+            tasks: config.tasks_max,
+        })
+    }
+
+    fn cluster_id(&self) -> Option<String> {
+        self.cluster_id()
+    }
+
+    fn restart(&self, connector: &str) -> Result<(), OrderError> {
+        self.restart(connector)
+    }
+
+    fn restart_task(&self, connector: &str, task: u32) -> Result<(), OrderError> {
+        self.restart_task(connector, task)
+    }
+}
+
+/// See the module. Cheap to clone.
+#[derive(Clone)]
+pub struct Rest {
+    pub connectors: Arc<dyn Connectors>,
+    pub view: Arc<LiveView>,
+    pub rates: Arc<Rates>,
+    pub plugins: Arc<[ListedPlugin]>,
+    /// `host:port`, as Connect names its workers.
+    pub worker_id: Arc<str>,
+}
+
+impl Rest {
+    pub(super) fn described(&self, connector: &str) -> Result<Described, RestError> {
+        let described = self.connectors.described(connector);
+        described.ok_or_else(|| RestError::not_found(format!("Connector {connector} not found")))
+    }
+
+    /// A look at one connector.
+    pub(super) fn sight(&self, connector: &str) -> Option<ConnectorSight> {
+        let tasks = self.connectors.described(connector)?.tasks;
+        let now = Instant::now();
+        ConnectorSight::of(&self.view, &self.rates, connector, tasks, now)
+    }
+
+    /// A look at all, in the order of their names.
+    pub(super) fn sights(&self) -> Vec<ConnectorSight> {
+        let names = self.connectors.names().into_iter();
+        names.filter_map(|name| self.sight(&name)).collect()
+    }
+}

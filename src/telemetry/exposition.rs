@@ -1,0 +1,221 @@
+//! `GET /metrics`: the table's metrics of one look, as Prometheus reads them.
+
+use std::fmt::Error;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, prometheus_text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+use sluice_actors::meters::SETTLEMENT_BOUNDS;
+
+use super::metrics::{Kind, Metric, Value, all};
+use super::sight::ConnectorSight;
+
+pub use prometheus_text::CONTENT_TYPE;
+
+type Labels = [(&'static str, String)];
+/// Of exemplars, which there are none of.
+type NoLabels = Vec<(String, String)>;
+
+/// The text for these connectors.
+pub fn render(connectors: Vec<ConnectorSight>) -> Result<String, Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Scrape(connectors)));
+    let mut text = String::new();
+    prometheus_text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+#[derive(Debug)]
+struct Scrape(Vec<ConnectorSight>);
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        all().try_for_each(|metric| self.encode_metric(metric, &mut encoder))
+    }
+}
+
+impl Scrape {
+    fn encode_metric(
+        &self,
+        metric: &Metric,
+        encoder: &mut DescriptorEncoder<'_>,
+    ) -> Result<(), Error> {
+        let (name, kind) = described(metric);
+        let help = format!("{}.", metric.doc);
+        let mut family = encoder.encode_descriptor(&name, &help, None, kind)?;
+        if let Value::Worker(read) = metric.value {
+            return put(&mut family, kind, read(&self.0));
+        }
+        for connector in &self.0 {
+            encode_connector(metric, connector, kind, &mut family)?;
+        }
+        Ok(())
+    }
+}
+
+/// The name without what the encoder adds, and the type. Gauges named `-count`
+/// and counters not named `-total` are Connect's; like JMX exporters, this
+/// gives them no type, for Prometheus expects others of it.
+fn described(metric: &Metric) -> (String, MetricType) {
+    let name = metric.exported();
+    match metric.kind {
+        Kind::Counter => match name.strip_suffix("_total") {
+            Some(plain) => (plain.to_owned(), MetricType::Counter),
+            None => (name, MetricType::Unknown),
+        },
+        Kind::Gauge if name.ends_with("_count") => (name, MetricType::Unknown),
+        Kind::Gauge => (name, MetricType::Gauge),
+        Kind::Histogram => (name, MetricType::Histogram),
+    }
+}
+
+fn encode_connector(
+    metric: &Metric,
+    connector: &ConnectorSight,
+    kind: MetricType,
+    family: &mut MetricEncoder<'_>,
+) -> Result<(), Error> {
+    let of_connector = || ("connector", connector.name.to_string());
+    let mut one = |labels: &Labels, value: Option<f64>| match value {
+        Some(value) => put(&mut family.encode_family(&labels)?, kind, value),
+        None => Ok(()),
+    };
+    match metric.value {
+        Value::Worker(_) => Ok(()),
+        Value::Connector(read) => one(&[of_connector()], read(connector)),
+        Value::ConnectorStatus => {
+            let status = connector.status.name().to_lowercase();
+            one(&[of_connector(), ("status", status)], Some(1.0))
+        }
+        Value::Task(read) => connector.tasks.iter().try_for_each(|task| {
+            let labels = [of_connector(), ("task", task.id.to_string())];
+            one(&labels, read(task, connector.at))
+        }),
+        Value::TaskStatus => connector.tasks.iter().try_for_each(|task| {
+            let status = task.status.name().to_lowercase();
+            let id = ("task", task.id.to_string());
+            one(&[of_connector(), id, ("status", status)], Some(1.0))
+        }),
+        Value::Partition(read) => connector.view.pins.iter().try_for_each(|pin| {
+            let topic = ("topic", pin.partition.topic.to_string());
+            let partition = ("partition", pin.partition.partition.to_string());
+            let value = read(pin, connector.at);
+            one(&[of_connector(), topic, partition], Some(value))
+        }),
+        Value::Settlement => {
+            let spread = &connector.view.times.settlement;
+            let bounds = SETTLEMENT_BOUNDS.into_iter().chain([f64::INFINITY]);
+            let buckets: Vec<(f64, u64)> = bounds.zip(spread.counts).collect();
+            let labels: &Labels = &[of_connector()];
+            family.encode_family(&labels)?.encode_histogram::<NoLabels>(
+                spread.seconds,
+                spread.count(),
+                &buckets,
+                None,
+            )
+        }
+    }
+}
+
+fn put(encoder: &mut MetricEncoder<'_>, kind: MetricType, value: f64) -> Result<(), Error> {
+    match kind {
+        MetricType::Counter => encoder.encode_counter::<NoLabels, f64, f64>(&value, None),
+        _ => encoder.encode_gauge(&value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use sluice_actors::ledger::Pin;
+    use sluice_actors::live_view::{ConnectorView, TaskState};
+    use sluice_actors::meters::TaskFigures;
+    use sluice_actors::record::{SourcePartition, TopicId};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::telemetry::rates::{ConnectorRates, TaskRates};
+    use crate::telemetry::sight::{Status, TaskSight};
+
+    fn sight() -> ConnectorSight {
+        let mut view = ConnectorView::default();
+        view.totals.acquired = 12;
+        view.totals.accepted = 9;
+        view.errors.rejected = 2;
+        view.times.settlement.add(Duration::from_millis(3), 9);
+        view.pins.push(Pin {
+            partition: Arc::new(SourcePartition {
+                topic: "or\"ders".into(),
+                topic_id: TopicId::default(),
+                partition: 3,
+            }),
+            offset: 77,
+            span: 5,
+            since: Instant::now(),
+        });
+        let task = TaskSight {
+            id: 0,
+            state: TaskState::Running,
+            status: Status::Running,
+            figures: TaskFigures {
+                active: 4,
+                ..TaskFigures::default()
+            },
+            rates: TaskRates::default(),
+        };
+        ConnectorSight {
+            name: "orders".into(),
+            at: Instant::now(),
+            view,
+            status: Status::Failed,
+            rates: ConnectorRates::default(),
+            tasks: vec![task],
+        }
+    }
+
+    #[test]
+    fn values_come_out_under_the_names_that_dashboards_know() {
+        let text = render(vec![sight()]).unwrap();
+        for line in [
+            "# TYPE kafka_connect_sink_task_sink_record_acquire_total counter",
+            "kafka_connect_sink_task_sink_record_acquire_total{connector=\"orders\"} 12.0",
+            "kafka_connect_sink_task_sink_record_acknowledge_total{connector=\"orders\"} 9.0",
+            "# TYPE kafka_connect_sink_task_sink_record_active_count untyped",
+            "kafka_connect_sink_task_sink_record_active_count{connector=\"orders\",task=\"0\"} 4.0",
+            "kafka_connect_task_error_total_record_failures{connector=\"orders\"} 2.0",
+            "kafka_connect_connector_task_status{connector=\"orders\",task=\"0\",status=\"running\"} 1.0",
+            "kafka_connect_connector_status{connector=\"orders\",status=\"failed\"} 1.0",
+            "kafka_connect_worker_connector_count 1.0",
+            "sluice_settlement_seconds_bucket{connector=\"orders\",le=\"0.005\"} 9",
+            "sluice_settlement_seconds_count{connector=\"orders\"} 9",
+        ] {
+            assert!(text.lines().any(|it| it == line), "no {line} in\n{text}");
+        }
+        let pinned = "sluice_partition_pinned_offset{connector=\"orders\",topic=\"or\\\"ders\",partition=\"3\"} 77.0";
+        assert!(text.contains(pinned), "{text}");
+    }
+
+    #[test]
+    fn what_is_not_known_has_no_line() {
+        let text = render(vec![sight()]).unwrap();
+        for name in [
+            "sluice_group_lag_records{",
+            "sluice_attempts_left{",
+            "_avg_time_ms{",
+        ] {
+            assert!(!text.contains(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_metric_of_the_table_is_described_once() {
+        let text = render(Vec::new()).unwrap();
+        for metric in all() {
+            let help = format!("# HELP {} {}.", metric.exported(), metric.doc);
+            assert_eq!(text.matches(&help).count(), 1, "{help}\n{text}");
+        }
+    }
+}
