@@ -62,8 +62,8 @@ impl SinkFactory for PrintFactory {
 struct AsTheyAre;
 
 impl Converter for AsTheyAre {
-    fn to_datum(&self, _topic: &str, bytes: Option<&Bytes>) -> Result<Datum, ConvertError> {
-        let value = bytes.map_or(Value::Null, |bytes| Value::Bytes(bytes.clone()));
+    fn to_datum(&self, _topic: &str, bytes: Option<Bytes>) -> Result<Datum, ConvertError> {
+        let value = bytes.map_or(Value::Null, Value::Bytes);
         Ok(Datum::schemaless(value))
     }
 }
@@ -73,7 +73,7 @@ impl HeaderConverter for AsTheyAre {
         &self,
         topic: &str,
         _header: &str,
-        bytes: Option<&Bytes>,
+        bytes: Option<Bytes>,
     ) -> Result<Datum, ConvertError> {
         Converter::to_datum(self, topic, bytes)
     }

@@ -25,16 +25,14 @@ impl Conversion {
         &self,
         partition: &Arc<SourcePartition>,
         acquisition: u32,
-        raw: &RawRecord,
+        raw: RawRecord,
     ) -> Result<Option<SinkRecord>, Rejection> {
         let topic = &*partition.topic;
-        let key = guarded(Stage::KeyConverter, || {
-            self.key.to_datum(topic, raw.key.as_ref())
-        })?;
+        let key = guarded(Stage::KeyConverter, || self.key.to_datum(topic, raw.key))?;
         let value = guarded(Stage::ValueConverter, || {
-            self.value.to_datum(topic, raw.value.as_ref())
+            self.value.to_datum(topic, raw.value)
         })?;
-        let headers = self.headers(topic, &raw.headers)?;
+        let headers = self.headers(topic, raw.headers)?;
         let record = SinkRecord {
             partition: Arc::clone(partition),
             offset: raw.offset,
@@ -63,16 +61,16 @@ impl Conversion {
         })
     }
 
-    fn headers(&self, topic: &str, raw: &[RawHeader]) -> Result<Vec<Header>, Rejection> {
+    fn headers(&self, topic: &str, raw: Vec<RawHeader>) -> Result<Vec<Header>, Rejection> {
         if raw.is_empty() {
             return Ok(Vec::new());
         }
         guarded(Stage::HeaderConverter, || {
-            raw.iter()
+            raw.into_iter()
                 .map(|header| {
                     let key = std::str::from_utf8(&header.key)
                         .map_err(|_| ConvertError("a header's key is not UTF-8".into()))?;
-                    let value = self.header.to_datum(topic, key, header.value.as_ref())?;
+                    let value = self.header.to_datum(topic, key, header.value)?;
                     Ok(Header {
                         key: key.into(),
                         value,

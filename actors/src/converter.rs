@@ -67,11 +67,12 @@ impl Converter {
             rejected: Vec::new(),
             filtered: Vec::new(),
         };
-        for raw in &batch.records {
+        for raw in batch.records {
+            let offset = raw.offset;
             match self.conversion.convert(&batch.partition, acquisition, raw) {
                 Ok(Some(record)) => records.push(record),
-                Ok(None) => sorted_out.filtered.push(raw.offset),
-                Err(rejection) => sorted_out.rejected.push((raw.offset, rejection)),
+                Ok(None) => sorted_out.filtered.push(offset),
+                Err(rejection) => sorted_out.rejected.push((offset, rejection)),
             }
         }
         self.books.lock().converted(records, Holds::of(batch.held));

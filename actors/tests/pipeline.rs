@@ -24,13 +24,13 @@ const LOCK: Duration = Duration::from_secs(1);
 struct Picky;
 
 impl Converter for Picky {
-    fn to_datum(&self, _topic: &str, bytes: Option<&Bytes>) -> Result<Datum, ConvertError> {
-        match bytes.map(Bytes::as_ref) {
+    fn to_datum(&self, _topic: &str, bytes: Option<Bytes>) -> Result<Datum, ConvertError> {
+        match bytes.as_deref() {
             Some(b"poison") => Err(ConvertError("not to my taste".into())),
             Some(b"bomb") => panic!("boom"),
-            Some(_) | None => Ok(bytes.map_or_else(Datum::null, |bytes| {
-                Datum::schemaless(Value::Bytes(bytes.clone()))
-            })),
+            Some(_) | None => {
+                Ok(bytes.map_or_else(Datum::null, |bytes| Datum::schemaless(Value::Bytes(bytes))))
+            }
         }
     }
 }
@@ -40,7 +40,7 @@ impl HeaderConverter for Picky {
         &self,
         topic: &str,
         _header: &str,
-        bytes: Option<&Bytes>,
+        bytes: Option<Bytes>,
     ) -> Result<Datum, ConvertError> {
         Converter::to_datum(self, topic, bytes)
     }

@@ -15,9 +15,10 @@ pub struct ConvertError(pub String);
 /// Called for every record on the hot path. The same bytes always give the
 /// same answer, so nobody retries: an error rejects the record. A panic is
 /// caught and counts as an error. `None` is Kafka's null: as a value it is a
-/// tombstone, and stays one.
+/// tombstone, and stays one. The bytes are given away, so that they can become the
+/// value without counting who shares them.
 pub trait Converter: Send + Sync + 'static {
-    fn to_datum(&self, topic: &str, bytes: Option<&Bytes>) -> Result<Datum, ConvertError>;
+    fn to_datum(&self, topic: &str, bytes: Option<Bytes>) -> Result<Datum, ConvertError>;
 }
 
 /// Turns a header's bytes into a value; otherwise like [`Converter`].
@@ -26,6 +27,6 @@ pub trait HeaderConverter: Send + Sync + 'static {
         &self,
         topic: &str,
         header: &str,
-        bytes: Option<&Bytes>,
+        bytes: Option<Bytes>,
     ) -> Result<Datum, ConvertError>;
 }

@@ -66,8 +66,8 @@ impl Handler<Letter<Stage>> for Supervisor {
 struct AsTheyAre;
 
 impl crate::ports::converter::Converter for AsTheyAre {
-    fn to_datum(&self, _topic: &str, bytes: Option<&Bytes>) -> Result<Datum, ConvertError> {
-        let value = bytes.map_or(Value::Null, |bytes| Value::Bytes(bytes.clone()));
+    fn to_datum(&self, _topic: &str, bytes: Option<Bytes>) -> Result<Datum, ConvertError> {
+        let value = bytes.map_or(Value::Null, Value::Bytes);
         Ok(Datum::schemaless(value))
     }
 }
@@ -77,7 +77,7 @@ impl HeaderConverter for AsTheyAre {
         &self,
         topic: &str,
         _header: &str,
-        bytes: Option<&Bytes>,
+        bytes: Option<Bytes>,
     ) -> Result<Datum, ConvertError> {
         crate::ports::converter::Converter::to_datum(self, topic, bytes)
     }
