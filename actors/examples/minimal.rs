@@ -9,22 +9,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use sluice_actors::books::{Policy, Tolerance};
 use sluice_actors::chunk::Chunk;
-use sluice_actors::conversion::Conversion;
 use sluice_actors::credit::Credit;
 use sluice_actors::gate::Gate;
 use sluice_actors::live_view::LiveView;
 use sluice_actors::messages::Drained;
-use sluice_actors::ports::converter::{ConvertError, Converter, HeaderConverter};
 use sluice_actors::ports::sink::{Sink, SinkError, SinkFactory, SinkTraits, TaskContext};
 use sluice_actors::report::Report;
 use sluice_actors::retry::RetryPolicy;
 use sluice_actors::supervisor::{Pipeline, PipelineSpec};
-use sluice_actors::testing::{FakeSource, Fate};
+use sluice_actors::testing::{AsTheyAre, FakeSource, Fate, conversion_of_values};
 use sluice_actors::threads::Threads;
-use sluice_actors::value::{Datum, Value};
 
 /// Prints the id of each record.
 struct Print;
@@ -58,27 +54,6 @@ impl SinkFactory for PrintFactory {
     }
 }
 
-/// Bytes as they are.
-struct AsTheyAre;
-
-impl Converter for AsTheyAre {
-    fn to_datum(&self, _topic: &str, bytes: Option<Bytes>) -> Result<Datum, ConvertError> {
-        let value = bytes.map_or(Value::Null, Value::Bytes);
-        Ok(Datum::schemaless(value))
-    }
-}
-
-impl HeaderConverter for AsTheyAre {
-    fn to_datum(
-        &self,
-        topic: &str,
-        _header: &str,
-        bytes: Option<Bytes>,
-    ) -> Result<Datum, ConvertError> {
-        Converter::to_datum(self, topic, bytes)
-    }
-}
-
 fn spec() -> PipelineSpec {
     PipelineSpec {
         connector: "minimal".to_owned(),
@@ -90,12 +65,7 @@ fn spec() -> PipelineSpec {
             max_put_records: 10,
             tasks: 3,
         },
-        conversion: Conversion {
-            key: Arc::new(AsTheyAre),
-            value: Arc::new(AsTheyAre),
-            header: Arc::new(AsTheyAre),
-            transforms: Vec::new(),
-        },
+        conversion: conversion_of_values(AsTheyAre),
         sink: Arc::new(PrintFactory),
         delivery_timeout: Duration::from_secs(60),
         flush_interval: Duration::from_millis(500),

@@ -13,10 +13,8 @@ use crate::kill_switch::KillSwitch;
 use crate::ledger::Entry;
 use crate::live_view::LiveView;
 use crate::mailbox::{Letter, Mailbox};
-use crate::messages::{
-    EndedPut, FlushedPuts, RecordFailed, RejectedOnArrival, ReportedOutcomes, SortedOut, TaskGone,
-};
-use crate::ports::source::Source;
+use crate::messages::{CarryOut, EndedPut, FlushedPuts, ReportedOutcomes, SortedOut, TaskGone};
+use crate::outlet::Outlet;
 use crate::supervisor::Supervisor;
 
 /// How often locks are looked at.
@@ -30,14 +28,12 @@ pub(crate) struct AcknowledgerLinks {
     pub(crate) connector: Arc<str>,
     pub(crate) books: Arc<SharedBooks>,
     pub(crate) credit: Arc<Credit>,
-    pub(crate) source: Arc<dyn Source>,
+    pub(crate) outlet: Outlet,
     pub(crate) supervisor: Mailbox<Supervisor>,
     pub(crate) view: Arc<LiveView>,
     pub(crate) kill: KillSwitch,
     /// Whether the sink's answer to a put only means that it buffered.
     pub(crate) buffers: bool,
-    /// `errors.log.enable`.
-    pub(crate) log_errors: bool,
 }
 
 /// 1. enters outcomes in the books, 2. tells the source, 3. renews locks ahead
@@ -69,25 +65,8 @@ impl Acknowledger {
     }
 
     fn carry_out(&self, effects: Effects) {
-        if !effects.settle.is_empty() {
-            self.links.source.settle(effects.settle);
-        }
-        if effects.work {
-            self.links.books.work.notify_one();
-        }
-        if self.links.log_errors {
-            for (record, rejection) in &effects.put_aside {
-                tracing::error!(
-                    connector = %self.links.connector, %record, stage = %rejection.stage,
-                    error = %rejection.cause, "record put aside"
-                );
-            }
-        }
-        if let Some((record, rejection)) = effects.failure {
-            let _ = self
-                .links
-                .supervisor
-                .signal(RecordFailed { record, rejection });
+        if let Some(failed) = self.links.outlet.carry_out(effects) {
+            let _ = self.links.supervisor.signal(failed);
         }
     }
 
@@ -128,9 +107,8 @@ impl Handler<Letter<ReportedOutcomes>> for Acknowledger {
     type Result = ();
 
     fn handle(&mut self, letter: Letter<ReportedOutcomes>, _ctx: &mut Self::Context) {
-        let ReportedOutcomes { lease, outcomes } = letter.message;
-        let now = Instant::now();
-        let effects = self.links.books.lock().outcomes(lease, outcomes, now);
+        let ReportedOutcomes { lease } = letter.message;
+        let effects = self.links.books.lock().reported(lease, Instant::now());
         self.carry_out(effects);
     }
 }
@@ -166,7 +144,9 @@ impl Handler<Letter<TaskGone>> for Acknowledger {
             return;
         }
         // The put's end, if it had one, came before this and was entered first.
-        let effects = self.links.books.lock().task_gone(Some(gone.task));
+        let mut books = self.links.books.lock();
+        let effects = books.task_gone(Some(gone.task), Instant::now());
+        drop(books);
         self.carry_out(effects);
         let _ = self.links.supervisor.signal(gone);
     }
@@ -195,10 +175,10 @@ impl Handler<Letter<SortedOut>> for Acknowledger {
     }
 }
 
-impl Handler<Letter<RejectedOnArrival>> for Acknowledger {
+impl Handler<Letter<CarryOut>> for Acknowledger {
     type Result = ();
 
-    fn handle(&mut self, letter: Letter<RejectedOnArrival>, _ctx: &mut Self::Context) {
+    fn handle(&mut self, letter: Letter<CarryOut>, _ctx: &mut Self::Context) {
         self.carry_out(letter.message.0);
     }
 }

@@ -20,19 +20,26 @@ pub struct Conversion {
 
 impl Conversion {
     /// Converts a record; `None` when a transform dropped it. A plugin's panic
-    /// rejects the record like an error.
+    /// rejects the record like an error. Tells each stage before it enters it,
+    /// since it may never come back.
     pub fn convert(
         &self,
         partition: &Arc<SourcePartition>,
         acquisition: u32,
-        raw: RawRecord,
+        raw: &RawRecord,
+        entering: impl Fn(Stage),
     ) -> Result<Option<SinkRecord>, Rejection> {
         let topic = &*partition.topic;
-        let key = guarded(Stage::KeyConverter, || self.key.to_datum(topic, raw.key))?;
-        let value = guarded(Stage::ValueConverter, || {
-            self.value.to_datum(topic, raw.value)
+        entering(Stage::KeyConverter);
+        let key = guarded(Stage::KeyConverter, || {
+            self.key.to_datum(topic, raw.key.clone())
         })?;
-        let headers = self.headers(topic, raw.headers)?;
+        entering(Stage::ValueConverter);
+        let value = guarded(Stage::ValueConverter, || {
+            self.value.to_datum(topic, raw.value.clone())
+        })?;
+        entering(Stage::HeaderConverter);
+        let headers = self.headers(topic, &raw.headers)?;
         let record = SinkRecord {
             partition: Arc::clone(partition),
             offset: raw.offset,
@@ -49,6 +56,7 @@ impl Conversion {
         if self.transforms.is_empty() {
             return Ok(Some(record));
         }
+        entering(Stage::Transformation);
         guarded(Stage::Transformation, || {
             let mut record = record;
             for transform in &self.transforms {
@@ -61,16 +69,16 @@ impl Conversion {
         })
     }
 
-    fn headers(&self, topic: &str, raw: Vec<RawHeader>) -> Result<Vec<Header>, Rejection> {
+    fn headers(&self, topic: &str, raw: &[RawHeader]) -> Result<Vec<Header>, Rejection> {
         if raw.is_empty() {
             return Ok(Vec::new());
         }
         guarded(Stage::HeaderConverter, || {
-            raw.into_iter()
+            raw.iter()
                 .map(|header| {
                     let key = std::str::from_utf8(&header.key)
                         .map_err(|_| ConvertError("a header's key is not UTF-8".into()))?;
-                    let value = self.header.to_datum(topic, key, header.value)?;
+                    let value = self.header.to_datum(topic, key, header.value.clone())?;
                     Ok(Header {
                         key: key.into(),
                         value,

@@ -7,12 +7,15 @@ use tokio::time::Instant;
 
 use crate::acknowledger::Acknowledger;
 use crate::books::SharedBooks;
-use crate::chunk::Holds;
 use crate::conversion::Conversion;
 use crate::delivery::Delivery;
+use crate::intake::ToConvert;
 use crate::kill_switch::KillSwitch;
 use crate::mailbox::{Letter, Mailbox};
-use crate::messages::{AcquiredRecords, DeliverChunk, SortedOut, TaskReady};
+use crate::messages::{CarryOut, DeliverChunk, SortedOut, TaskReady};
+use crate::outcome::Stage;
+use crate::progress::{Mark, NO_RECORD};
+use crate::record::SinkRecord;
 
 /// A delivery actor joins (or takes the place of a dead one).
 #[derive(Debug)]
@@ -28,6 +31,27 @@ struct Enlisted {
     idle: bool,
 }
 
+/// The stages that a plugin may hang in, as the mark numbers them.
+const STAGES: [Stage; 4] = [
+    Stage::KeyConverter,
+    Stage::ValueConverter,
+    Stage::HeaderConverter,
+    Stage::Transformation,
+];
+
+/// What the mark shows inside a plugin: the record's place in its batch, and
+/// the stage.
+fn doing(place: usize, stage: Stage) -> u64 {
+    let stage = STAGES.iter().position(|known| *known == stage);
+    (place * STAGES.len() + stage.unwrap_or_default()) as u64 + 1
+}
+
+/// The place and the stage that a mark shows.
+pub(crate) fn done_at(doing: u64) -> (usize, Stage) {
+    let number = doing.saturating_sub(1) as usize;
+    (number / STAGES.len(), STAGES[number % STAGES.len()])
+}
+
 /// 1. converts the records of a batch, each on its own, 2. hands those that do
 ///    not go on to the acknowledger, 3. queues the others, 4. splits what is
 ///    queued over the idle tasks.
@@ -36,6 +60,7 @@ pub struct Converter {
     books: Arc<SharedBooks>,
     acknowledger: Mailbox<Acknowledger>,
     kill: KillSwitch,
+    mark: Mark,
     tasks: Vec<Option<Enlisted>>,
     /// Tasks in the order in which they became idle.
     idle: std::collections::VecDeque<u32>,
@@ -47,43 +72,86 @@ impl Converter {
         books: Arc<SharedBooks>,
         acknowledger: Mailbox<Acknowledger>,
         kill: KillSwitch,
+        mark: Mark,
     ) -> Self {
         Self {
             conversion,
             books,
             acknowledger,
             kill,
+            mark,
             tasks: Vec::new(),
             idle: std::collections::VecDeque::new(),
         }
     }
 
-    fn convert(&mut self, acquired: AcquiredRecords) -> SortedOut {
-        let AcquiredRecords { batch, acquisition } = acquired;
+    /// Converts the next batch, and hands on what does not go to a sink. Not
+    /// when this actor has hung over it: then the next generation has it.
+    fn convert_next(&mut self, ctx: &mut Context<Self>) {
+        let Some(to_convert) = self.books.lock().intake().first() else {
+            return;
+        };
+        self.mark.took();
+        let Some((records, sorted_out)) = self.convert(&to_convert) else {
+            return;
+        };
+        {
+            let mut books = self.books.lock();
+            // Looked at under the lock: the supervisor throws the switch
+            // before it looks for what is forgotten.
+            let ours = !self.kill.is_dead();
+            let finished = ours.then(|| books.intake().finish(to_convert.batch.acquisition));
+            let Some(holds) = finished.flatten() else {
+                return;
+            };
+            books.converted(records, holds);
+        }
+        if sorted_out.rejected.is_empty() && sorted_out.filtered.is_empty() {
+            return;
+        }
+        let (acknowledger, kill) = (self.acknowledger.clone(), self.kill.clone());
+        ctx.wait(actix::fut::wrap_future(async move {
+            tokio::select! {
+                _ = acknowledger.send(sorted_out) => {}
+                () = kill.dead() => {}
+            }
+        }));
+    }
+
+    /// `None` when this actor was given up meanwhile.
+    fn convert(&self, to_convert: &ToConvert) -> Option<(Vec<SinkRecord>, SortedOut)> {
+        let batch = &*to_convert.batch;
         let mut records = Vec::with_capacity(batch.records.len());
         let mut sorted_out = SortedOut {
-            acquisition,
+            acquisition: batch.acquisition,
             partition: Arc::clone(&batch.partition),
             rejected: Vec::new(),
             filtered: Vec::new(),
         };
-        for raw in batch.records {
-            let offset = raw.offset;
-            match self.conversion.convert(&batch.partition, acquisition, raw) {
+        let step = self.mark.begin(NO_RECORD);
+        for (place, raw) in batch.records.iter().enumerate() {
+            if self.kill.is_dead() {
+                return None;
+            }
+            if let Some(rejection) = to_convert.rejection(place) {
+                sorted_out.rejected.push((raw.offset, rejection.clone()));
+                continue;
+            }
+            let entering = |stage| step.moved(doing(place, stage));
+            let converted =
+                self.conversion
+                    .convert(&batch.partition, batch.acquisition, raw, entering);
+            match converted {
                 Ok(Some(record)) => records.push(record),
-                Ok(None) => sorted_out.filtered.push(offset),
-                Err(rejection) => sorted_out.rejected.push((offset, rejection)),
+                Ok(None) => sorted_out.filtered.push(raw.offset),
+                Err(rejection) => sorted_out.rejected.push((raw.offset, rejection)),
             }
         }
-        self.books.lock().converted(records, Holds::of(batch.held));
-        sorted_out
+        Some((records, sorted_out))
     }
 
     /// Hands chunks to idle tasks while there is work.
     fn dispatch(&mut self) {
-        if self.kill.is_dead() {
-            return;
-        }
         let now = Instant::now();
         while let Some(task) = self.idle.front().copied() {
             let Some(Some(enlisted)) = self.tasks.get_mut(task as usize) else {
@@ -95,25 +163,50 @@ impl Converter {
                 self.idle.pop_front();
                 continue;
             }
-            let Some(put) = self.books.lock().dispatch(task, now) else {
+            let put = {
+                let mut books = self.books.lock();
+                // Under the lock, as for what was converted.
+                let ours = !self.kill.is_dead();
+                ours.then(|| books.dispatch(task, now)).flatten()
+            };
+            let Some(put) = put else {
                 break;
             };
             enlisted.idle = false;
             self.idle.pop_front();
             if enlisted.mailbox.signal(DeliverChunk(put)).is_err() {
                 // Found dead between two looks: what it was to put goes on.
-                self.books.lock().task_gone(Some(task));
+                self.take_back(task, now);
             }
         }
         self.books.set_idle_tasks(self.idle.len());
     }
 
-    /// Waits for work that comes from elsewhere (retries, dead tasks), or for
-    /// the time of what waits.
-    fn watch_queue(&self, ctx: &mut Context<Self>) {
+    fn take_back(&self, task: u32, now: Instant) {
+        let effects = self.books.lock().task_gone(Some(task), now);
+        let _ = self.acknowledger.signal(CarryOut(effects));
+    }
+
+    /// Waits for work that comes from elsewhere (the poller, retries, dead
+    /// tasks), or for the time of what waits.
+    fn watch_books(&self, ctx: &mut Context<Self>) {
         let (books, kill) = (Arc::clone(&self.books), self.kill.clone());
         let wait = async move {
-            let due = books.lock().queue().next_due();
+            let work = books.work.notified();
+            tokio::pin!(work);
+            // Registered before the look, so that no word falls in between.
+            work.as_mut().enable();
+            let idle_tasks = books.idle_tasks();
+            let (due, is_due) = {
+                let mut books = books.lock();
+                let to_put = idle_tasks > 0 && books.queue().ready() > 0;
+                let is_due = to_put || !books.intake().is_empty();
+                (books.queue().next_due(), is_due)
+            };
+            if is_due {
+                // One batch at a time: who shares this thread has a turn too.
+                return tokio::task::yield_now().await;
+            }
             let due = async {
                 match due {
                     Some(at) => tokio::time::sleep_until(at).await,
@@ -121,7 +214,7 @@ impl Converter {
                 }
             };
             tokio::select! {
-                () = books.work.notified() => {}
+                () = work => {}
                 () = due => {}
                 () = kill.dead() => {}
             }
@@ -134,8 +227,9 @@ impl Converter {
             // What is due waits for a task from here on, or this would wake
             // again and again while all tasks are busy.
             converter.books.lock().wake(Instant::now());
+            converter.convert_next(ctx);
             converter.dispatch();
-            converter.watch_queue(ctx);
+            converter.watch_books(ctx);
         }));
     }
 }
@@ -144,23 +238,7 @@ impl Actor for Converter {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        self.watch_queue(ctx);
-    }
-}
-
-impl Handler<Letter<AcquiredRecords>> for Converter {
-    type Result = ();
-
-    fn handle(&mut self, letter: Letter<AcquiredRecords>, ctx: &mut Self::Context) {
-        let sorted_out = self.convert(letter.message);
-        self.dispatch();
-        if sorted_out.rejected.is_empty() && sorted_out.filtered.is_empty() {
-            return;
-        }
-        let acknowledger = self.acknowledger.clone();
-        ctx.wait(actix::fut::wrap_future(async move {
-            let _ = acknowledger.send(sorted_out).await;
-        }));
+        self.watch_books(ctx);
     }
 }
 
@@ -184,7 +262,7 @@ impl Handler<Letter<EnlistTask>> for Converter {
         });
         self.idle.retain(|idle| *idle != task);
         // A chunk that was on its way while the former incarnation died.
-        self.books.lock().task_gone(Some(task));
+        self.take_back(task, Instant::now());
         self.dispatch();
     }
 }
@@ -202,5 +280,19 @@ impl Handler<Letter<TaskReady>> for Converter {
             _ => return,
         }
         self.dispatch();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_tells_place_and_stage() {
+        for stage in STAGES {
+            assert_eq!(done_at(doing(0, stage)), (0, stage));
+            assert_eq!(done_at(doing(499, stage)), (499, stage));
+        }
+        assert_ne!(doing(0, Stage::KeyConverter), 0, "not idle");
     }
 }

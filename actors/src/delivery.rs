@@ -5,7 +5,6 @@ mod opening;
 mod put;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use actix::{
@@ -25,8 +24,10 @@ use crate::messages::{
 };
 use crate::outcome::Cause;
 use crate::ports::sink::{SinkError, SinkFactory, TaskContext};
+use crate::progress::{Mark, NO_RECORD};
 use crate::retry::RetryPolicy;
 use crate::sink_host::{Called, SinkHost};
+use crate::stuck_threads::StuckThreads;
 use opening::open_sink;
 use put::{PutTold, run_put, tell_end};
 
@@ -43,8 +44,8 @@ pub(crate) struct DeliverySettings {
     pub(crate) flush_interval: Duration,
     /// For opening a sink, and while it is unavailable.
     pub(crate) backoff: RetryPolicy,
-    /// Threads of blocking sinks that nobody waits for any more.
-    pub(crate) abandoned_threads: Arc<AtomicUsize>,
+    /// Threads of blocking sinks.
+    pub(crate) stuck_threads: Arc<StuckThreads>,
 }
 
 /// Who a delivery actor talks to.
@@ -53,7 +54,10 @@ pub(crate) struct DeliveryLinks {
     pub(crate) converter: Mailbox<Converter>,
     pub(crate) acknowledger: Mailbox<Acknowledger>,
     pub(crate) view: Arc<LiveView>,
+    /// This task's own; its generation's is the parent.
     pub(crate) kill: KillSwitch,
+    /// Shows the lease while the sink is inside a put.
+    pub(crate) mark: Mark,
 }
 
 /// 1. enlists with the converter, 2. opens its sink, 3. asks for work, 4. puts
@@ -275,10 +279,12 @@ impl Delivery {
         self.buffered_since = None;
         let leases = std::mem::take(&mut self.buffered);
         let (acknowledger, kill) = (self.links.acknowledger.clone(), self.links.kill.clone());
+        let mark = self.links.mark.clone();
         let timeout = self.settings.delivery_timeout;
         let running = async move {
+            let flush = mark.in_steps(NO_RECORD, host.flush());
             let flushed = tokio::select! {
-                flushed = tokio::time::timeout(timeout, host.flush()) => flushed,
+                flushed = tokio::time::timeout(timeout, flush) => flushed,
                 () = kill.dead() => return None,
             };
             let flushed = flushed.unwrap_or_else(|_| Err("the flush took too long".into()));
@@ -335,8 +341,9 @@ impl Delivery {
             return;
         };
         let done = self.closing.take();
+        let mark = self.links.mark.clone();
         ctx.spawn(
-            async move { host.close().await }
+            async move { mark.in_steps(NO_RECORD, host.close()).await }
                 .into_actor(self)
                 .map(|(), delivery, ctx| {
                     delivery.show(TaskState::Stopped);
@@ -353,7 +360,7 @@ impl Actor for Delivery {
     fn started(&mut self, ctx: &mut Self::Context) {
         self.enlist(ctx);
         self.show(TaskState::Opening);
-        let kill = self.links.kill.clone();
+        let (kill, mark) = (self.links.kill.clone(), self.links.mark.clone());
         let opening = open_sink(
             self.context.clone(),
             self.settings.clone(),
@@ -361,7 +368,7 @@ impl Actor for Delivery {
         );
         let opening = async move {
             tokio::select! {
-                opened = opening => Some(opened),
+                opened = mark.in_steps(NO_RECORD, opening) => Some(opened),
                 () = kill.dead() => None,
             }
         };
@@ -396,6 +403,10 @@ impl Handler<Letter<DeliverChunk>> for Delivery {
 
     fn handle(&mut self, letter: Letter<DeliverChunk>, ctx: &mut Self::Context) {
         self.asked = false;
+        if self.links.kill.is_dead() {
+            // Given up before it came here; the chunk is another task's now.
+            return ctx.stop();
+        }
         self.begin(letter.message.0, ctx);
     }
 }

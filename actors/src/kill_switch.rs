@@ -1,8 +1,9 @@
 //! Tells everything of one generation to stop, also what waits.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// A switch that is thrown once. Clones are the same switch.
@@ -15,12 +16,28 @@ pub struct KillSwitch {
 struct Shared {
     dead: AtomicBool,
     thrown: Notify,
+    children: Mutex<Vec<Weak<Shared>>>,
 }
 
 impl KillSwitch {
+    /// Throws it, and all that hang on it.
     pub fn throw(&self) {
-        self.shared.dead.store(true, Ordering::Release);
-        self.shared.thrown.notify_waiters();
+        self.shared.throw();
+    }
+
+    /// A switch that is thrown alone, or with this one.
+    #[must_use]
+    pub fn child(&self) -> Self {
+        let child = Self::default();
+        let mut children = self.shared.children.lock();
+        children.retain(|child| child.strong_count() > 0);
+        children.push(Arc::downgrade(&child.shared));
+        drop(children);
+        // Looked at after it was registered, so that no throw falls in between.
+        if self.is_dead() {
+            child.throw();
+        }
+        child
     }
 
     #[must_use]
@@ -36,6 +53,17 @@ impl KillSwitch {
         thrown.as_mut().enable();
         if !self.is_dead() {
             thrown.await;
+        }
+    }
+}
+
+impl Shared {
+    fn throw(&self) {
+        self.dead.store(true, Ordering::Release);
+        self.thrown.notify_waiters();
+        let children = self.children.lock().clone();
+        for child in children.iter().filter_map(Weak::upgrade) {
+            child.throw();
         }
     }
 }
@@ -56,5 +84,16 @@ mod tests {
         waiter.await.unwrap();
         switch.dead().await;
         assert!(switch.is_dead());
+    }
+
+    #[test]
+    fn a_child_is_thrown_alone_or_with_its_parent() {
+        let parent = KillSwitch::default();
+        let (one, other) = (parent.child(), parent.child());
+        one.throw();
+        assert!(one.is_dead() && !other.is_dead() && !parent.is_dead());
+        parent.throw();
+        assert!(other.is_dead());
+        assert!(parent.child().is_dead(), "born too late");
     }
 }

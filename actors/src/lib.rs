@@ -5,10 +5,10 @@
 //!
 //! - Actors, one file each: [`poller`], [`converter`], [`delivery`],
 //!   [`acknowledger`], and the [`supervisor`] that keeps them alive.
-//! - Pure state machines that decide: [`books`] over [`ledger`],
-//!   [`work_queue`], [`window`], [`retry`], [`gate`].
+//! - Pure state machines that decide: [`books`] over [`intake`], [`ledger`]
+//!   and [`work_queue`], [`window`], [`retry`], [`gate`], `hang`.
 //! - What holds them together: [`messages`], [`mailbox`], [`credit`],
-//!   [`kill_switch`], [`threads`], [`live_view`].
+//!   [`kill_switch`], [`threads`], `progress`, [`live_view`].
 //! - The traits it stands on: [`ports`].
 
 pub mod acknowledger;
@@ -19,18 +19,23 @@ pub mod converter;
 pub mod credit;
 pub mod delivery;
 pub mod gate;
+mod hang;
+pub mod intake;
 pub mod kill_switch;
 pub mod ledger;
 pub mod live_view;
 pub mod mailbox;
 pub mod messages;
 pub mod outcome;
+mod outlet;
 pub mod poller;
 pub mod ports;
+mod progress;
 pub mod record;
 pub mod report;
 pub mod retry;
 mod sink_host;
+mod stuck_threads;
 pub mod supervisor;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

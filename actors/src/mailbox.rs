@@ -12,10 +12,13 @@ use actix::dev::ToEnvelope;
 use actix::{Actor, Addr, Handler, Message};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::hang::WorkSign;
+
 /// A message with the slot that it takes up.
 pub struct Letter<M> {
     pub message: M,
     _slot: Option<OwnedSemaphorePermit>,
+    _until_taken: UntilTaken,
 }
 
 impl<M> Message for Letter<M> {
@@ -31,7 +34,23 @@ pub struct Gone;
 pub struct Mailbox<A: Actor> {
     addr: Addr<A>,
     slots: Arc<Semaphore>,
-    waits: Arc<AtomicU64>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    waits: AtomicU64,
+    sent: AtomicU64,
+    taken: AtomicU64,
+}
+
+/// Dropped with its letter, which was handled then, or never will be.
+struct UntilTaken(Arc<Counts>);
+
+impl Drop for UntilTaken {
+    fn drop(&mut self) {
+        self.0.taken.fetch_add(1, Ordering::AcqRel);
+    }
 }
 
 impl<A: Actor> Clone for Mailbox<A> {
@@ -39,7 +58,7 @@ impl<A: Actor> Clone for Mailbox<A> {
         Self {
             addr: self.addr.clone(),
             slots: Arc::clone(&self.slots),
-            waits: Arc::clone(&self.waits),
+            counts: Arc::clone(&self.counts),
         }
     }
 }
@@ -58,7 +77,7 @@ impl<A: Actor> Mailbox<A> {
         Self {
             addr,
             slots: Arc::new(Semaphore::new(capacity)),
-            waits: Arc::default(),
+            counts: Arc::default(),
         }
     }
 
@@ -72,7 +91,7 @@ impl<A: Actor> Mailbox<A> {
         let slot = match Arc::clone(&self.slots).try_acquire_owned() {
             Ok(slot) => slot,
             Err(_) => {
-                self.waits.fetch_add(1, Ordering::Relaxed);
+                self.counts.waits.fetch_add(1, Ordering::Relaxed);
                 Arc::clone(&self.slots)
                     .acquire_owned()
                     .await
@@ -101,7 +120,19 @@ impl<A: Actor> Mailbox<A> {
     /// How often a sender had to wait, since the mailbox was full.
     #[must_use]
     pub fn waits(&self) -> u64 {
-        self.waits.load(Ordering::Relaxed)
+        self.counts.waits.load(Ordering::Relaxed)
+    }
+
+    /// What lies in it, and what was taken from it.
+    #[must_use]
+    pub(crate) fn work(&self) -> WorkSign {
+        // In this order, or one that is sent and taken in between would be missing.
+        let taken = self.counts.taken.load(Ordering::Acquire);
+        let sent = self.counts.sent.load(Ordering::Acquire);
+        WorkSign {
+            waiting: sent.saturating_sub(taken) as usize,
+            taken,
+        }
     }
 
     #[allow(
@@ -117,9 +148,11 @@ impl<A: Actor> Mailbox<A> {
         if !self.addr.connected() {
             return Err(Gone);
         }
+        self.counts.sent.fetch_add(1, Ordering::AcqRel);
         self.addr.do_send(Letter {
             message,
             _slot: slot,
+            _until_taken: UntilTaken(Arc::clone(&self.counts)),
         });
         Ok(())
     }
@@ -170,6 +203,13 @@ mod tests {
             "at most the bound is left"
         );
         assert_eq!(mailbox.waits(), 8);
+        let left = mailbox.work();
+        assert_eq!(left.waiting as u64 + left.taken, 10);
+        assert!((1..=3).contains(&left.waiting), "{left:?}");
+        while mailbox.work().waiting > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(mailbox.work().taken, 10);
     }
 
     struct Stop;

@@ -4,17 +4,10 @@
 use tokio::sync::oneshot;
 
 use crate::books::{Put, PutEnd};
-use crate::outcome::{Cause, Outcome, Rejection};
+use crate::outcome::{Cause, Rejection};
 use crate::ports::sink::SinkError;
 use crate::ports::source::SourceClosed;
-use crate::record::{AcquiredBatch, RecordId};
-
-/// Poller to converter: records in the ledger.
-#[derive(Debug)]
-pub struct AcquiredRecords {
-    pub batch: AcquiredBatch,
-    pub acquisition: u32,
-}
+use crate::record::RecordId;
 
 /// Delivery to converter: this task can take a chunk.
 #[derive(Clone, Copy, Debug)]
@@ -41,14 +34,14 @@ pub struct SortedOut {
     pub filtered: Vec<i64>,
 }
 
-/// Delivery to acknowledger: outcomes while the put is running.
+/// Delivery to acknowledger: there are outcomes while the put is running. They
+/// stay in its report until they are entered, so that none is lost on the way.
 #[derive(Debug)]
 pub struct ReportedOutcomes {
     pub lease: u32,
-    pub outcomes: Vec<(usize, Outcome)>,
 }
 
-/// Delivery to acknowledger, after the put's last outcomes.
+/// Delivery to acknowledger.
 #[derive(Debug)]
 pub struct EndedPut {
     pub lease: u32,
@@ -79,9 +72,10 @@ pub enum TaskEnd {
     Failed(Cause),
 }
 
-/// Poller to acknowledger: corrupt records, rejected as they came.
+/// Poller or converter to acknowledger: what the books answered them (corrupt
+/// records, what a task that is gone had reported).
 #[derive(Debug)]
-pub struct RejectedOnArrival(pub crate::books::Effects);
+pub struct CarryOut(pub crate::books::Effects);
 
 /// Acknowledger to supervisor: with `errors.tolerance=none`.
 #[derive(Clone, Debug)]

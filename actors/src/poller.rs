@@ -11,13 +11,14 @@ use tokio::time::Instant;
 
 use crate::acknowledger::Acknowledger;
 use crate::books::{Effects, SharedBooks};
-use crate::converter::Converter;
 use crate::credit::Credit;
+use crate::intake::RawBatch;
 use crate::kill_switch::KillSwitch;
 use crate::live_view::LiveView;
 use crate::mailbox::Mailbox;
-use crate::messages::{AcquiredRecords, RejectedOnArrival, SourceState};
+use crate::messages::{CarryOut, SourceState};
 use crate::ports::source::{SourceEvent, SourceEvents};
+use crate::progress::Mark;
 use crate::record::AcquiredBatch;
 use crate::supervisor::Supervisor;
 use crate::window::{Observation, Window};
@@ -34,17 +35,17 @@ pub(crate) struct PollerLinks {
     pub(crate) books: Arc<SharedBooks>,
     pub(crate) credit: Arc<Credit>,
     pub(crate) events: SharedEvents,
-    pub(crate) converter: Mailbox<Converter>,
     pub(crate) acknowledger: Mailbox<Acknowledger>,
     pub(crate) supervisor: Mailbox<Supervisor>,
     pub(crate) view: Arc<LiveView>,
     pub(crate) kill: KillSwitch,
+    pub(crate) mark: Mark,
     /// How far the open records of one partition may reach.
     pub(crate) span: usize,
 }
 
 /// 1. enters acquired records, answers and lost locks in the books, in the
-///    order in which they came, 2. hands records to the converter, 3. keeps
+///    order in which they came, 2. leaves records to the converter, 3. keeps
 ///    the window right.
 pub struct Poller {
     links: PollerLinks,
@@ -66,27 +67,37 @@ impl Poller {
 
     fn acquired(&mut self, batches: Vec<AcquiredBatch>, ctx: &mut Context<Self>) {
         let mut effects = Effects::default();
-        let acquired: Vec<AcquiredRecords> = {
-            let mut books = self.links.books.lock();
-            batches
-                .into_iter()
-                .map(|batch| AcquiredRecords {
-                    acquisition: books.acquire(&batch, &mut effects),
-                    batch,
-                })
-                .collect()
-        };
-        let converter = self.links.converter.clone();
-        let acknowledger = self.links.acknowledger.clone();
+        for batch in batches {
+            self.enter(batch, &mut effects);
+        }
+        self.links.books.work.notify_waiters();
+        if effects.settle.is_empty() && effects.failure.is_none() {
+            return;
+        }
+        let (acknowledger, kill) = (self.links.acknowledger.clone(), self.links.kill.clone());
         ctx.wait(actix::fut::wrap_future(async move {
-            // A mailbox that is gone shows to the supervisor, which starts anew.
-            if !effects.settle.is_empty() || effects.failure.is_some() {
-                let _ = acknowledger.send(RejectedOnArrival(effects)).await;
-            }
-            for records in acquired {
-                let _ = converter.send(records).await;
+            tokio::select! {
+                // A mailbox that is gone shows to the supervisor, which starts anew.
+                _ = acknowledger.send(CarryOut(effects)) => {}
+                () = kill.dead() => {}
             }
         }));
+    }
+
+    /// Enters a batch in the books, for whichever converter is next.
+    fn enter(&self, batch: AcquiredBatch, effects: &mut Effects) {
+        let mut books = self.links.books.lock();
+        if self.links.kill.is_dead() && batch.lock_deadline <= Instant::now() {
+            // This actor hung with it in hand. The broker has given it to
+            // others by now, perhaps to us under another acquisition.
+            return;
+        }
+        let raw = RawBatch {
+            acquisition: books.acquire(&batch, effects),
+            partition: batch.partition,
+            records: batch.records,
+        };
+        books.intake().push(raw, batch.held);
     }
 
     fn adapt(&mut self) {
@@ -110,12 +121,13 @@ impl Poller {
         self.finished = finished;
         self.window.bound(self.links.span, partitions);
         let records = self.window.observe(seen);
-        let records = if self.links.books.is_polling() {
-            records
-        } else {
-            0
-        };
+        let closed = || !self.links.books.is_polling() || self.links.kill.is_dead();
+        let records = if closed() { 0 } else { records };
         self.links.credit.set_window_records(records);
+        if records > 0 && closed() {
+            // The supervisor, on its own thread, has closed it in between.
+            self.links.credit.set_window_records(0);
+        }
         self.links
             .view
             .update(&self.links.connector, |view| view.window = records);
@@ -154,6 +166,7 @@ impl Actor for Poller {
 
 impl StreamHandler<SourceEvent> for Poller {
     fn handle(&mut self, event: SourceEvent, ctx: &mut Self::Context) {
+        self.links.mark.took();
         let state = match event {
             SourceEvent::Acquired(batches) => return self.acquired(batches, ctx),
             // Entered here and now: what is acquired next must find them.

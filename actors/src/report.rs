@@ -78,8 +78,8 @@ impl Report {
         std::mem::take(&mut self.shared.state.lock().fresh)
     }
 
-    /// Places without an outcome; they get none from here on.
-    pub(crate) fn close(&self) -> Vec<usize> {
+    /// Ends it, in one step: what is reported from here on is ignored.
+    pub(crate) fn close(&self) -> Closed {
         let mut state = self.shared.state.lock();
         let missing = state
             .has_outcome
@@ -88,8 +88,20 @@ impl Report {
             .filter_map(|(place, seen)| (!seen).then_some(place))
             .collect();
         state.has_outcome.fill(true);
-        missing
+        Closed {
+            fresh: std::mem::take(&mut state.fresh),
+            missing,
+        }
     }
+}
+
+/// What a report leaves behind.
+#[derive(Debug, Default)]
+pub(crate) struct Closed {
+    /// What was reported since it was last taken.
+    pub(crate) fresh: Vec<(usize, Outcome)>,
+    /// Places without an outcome.
+    pub(crate) missing: Vec<usize>,
 }
 
 /// What a delivery does with a report, for the tests of sinks.
@@ -104,6 +116,6 @@ impl Report {
     /// Gives up on the put: places without an outcome, which get none now.
     #[must_use]
     pub fn abandon(&self) -> Vec<usize> {
-        self.close()
+        self.close().missing
     }
 }

@@ -5,7 +5,6 @@ use std::any::Any;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::FutureExt;
 use tokio::sync::{mpsc, oneshot};
@@ -14,9 +13,7 @@ use crate::chunk::Chunk;
 use crate::outcome::Cause;
 use crate::ports::sink::{Sink, SinkError};
 use crate::report::Report;
-
-/// More sink threads than this that nobody waits for are not replaced.
-const MAX_ABANDONED_THREADS: usize = 64;
+use crate::stuck_threads::{StuckThreads, ThreadLife};
 
 /// What a sink said, or the panic that it ended in.
 pub(crate) type Called<T> = Result<T, Cause>;
@@ -94,37 +91,37 @@ enum Call {
 pub(crate) struct SinkThread {
     calls: mpsc::UnboundedSender<Call>,
     busy: bool,
-    abandoned: Arc<AtomicUsize>,
+    life: ThreadLife,
 }
 
 impl SinkThread {
-    /// Starts a thread; refused when too many are abandoned already.
+    /// Starts a thread; refused when too many are stuck already.
     pub(crate) fn start(
         name: String,
         sink: Box<dyn Sink>,
-        abandoned: &Arc<AtomicUsize>,
+        stuck: &Arc<StuckThreads>,
     ) -> Result<Self, SinkError> {
-        let stuck = abandoned.load(Ordering::Acquire);
-        if stuck >= MAX_ABANDONED_THREADS {
-            let cause = format!("{stuck} threads of this sink are stuck, no more are started");
-            return Err(SinkError::Fatal(cause.into()));
-        }
+        stuck.allow_another().map_err(SinkError::Fatal)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| SinkError::Retry(format!("no runtime for a sink: {error}").into()))?;
         let (calls, receiver) = mpsc::unbounded_channel();
+        let life = ThreadLife::new(stuck);
+        let until_end = life.until_end();
         std::thread::Builder::new()
             .name(name)
-            .spawn({
-                let abandoned = Arc::clone(abandoned);
-                move || runtime.block_on(serve(sink, receiver, &abandoned))
+            .spawn(move || {
+                let _until_end = until_end;
+                runtime.block_on(serve(sink, receiver));
+                // It may wait for what the sink has started.
+                drop(runtime);
             })
             .map_err(|error| SinkError::Retry(format!("no thread for a sink: {error}").into()))?;
         Ok(Self {
             calls,
             busy: false,
-            abandoned: Arc::clone(abandoned),
+            life,
         })
     }
 
@@ -141,17 +138,13 @@ impl SinkThread {
 
 impl Drop for SinkThread {
     fn drop(&mut self) {
-        if self.busy && !self.calls.is_closed() {
-            self.abandoned.fetch_add(1, Ordering::AcqRel);
+        if self.busy {
+            self.life.abandon();
         }
     }
 }
 
-async fn serve(
-    mut sink: Box<dyn Sink>,
-    mut calls: mpsc::UnboundedReceiver<Call>,
-    abandoned: &AtomicUsize,
-) {
+async fn serve(mut sink: Box<dyn Sink>, mut calls: mpsc::UnboundedReceiver<Call>) {
     while let Some(call) = calls.recv().await {
         let (result, reply) = match call {
             Call::Open(reply) => (caught(sink.open()).await, reply),
@@ -160,13 +153,95 @@ async fn serve(
             Call::Close(reply) => (caught(sink.close()).await.map(Ok), reply),
         };
         let panicked = result.is_err();
-        let abandoned_here = reply.send(result).is_err();
-        if abandoned_here {
-            // The call has ended after all: the thread is not stuck.
-            abandoned.fetch_sub(1, Ordering::AcqRel);
-        }
-        if panicked || abandoned_here {
+        let abandoned = reply.send(result).is_err();
+        if panicked || abandoned {
             break;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc as blocking;
+
+    use async_trait::async_trait;
+
+    use super::*;
+    use crate::testing::records;
+
+    /// Blocks in a put until it is let go.
+    struct Stuck {
+        entered: blocking::Sender<()>,
+        let_go: blocking::Receiver<()>,
+    }
+
+    #[async_trait]
+    impl Sink for Stuck {
+        async fn open(&mut self) -> Result<(), SinkError> {
+            Ok(())
+        }
+
+        async fn put(&mut self, _chunk: Chunk, _report: Report) -> Result<(), SinkError> {
+            self.entered.send(()).unwrap();
+            // Let go, or the test is over.
+            let _ = self.let_go.recv();
+            Ok(())
+        }
+    }
+
+    fn start(
+        stuck: &Arc<StuckThreads>,
+    ) -> (SinkHost, blocking::Receiver<()>, blocking::Sender<()>) {
+        let (entered, has_entered) = blocking::channel();
+        let (go, let_go) = blocking::channel();
+        let sink = Box::new(Stuck { entered, let_go });
+        let thread = SinkThread::start("test".into(), sink, stuck).unwrap();
+        (SinkHost::Thread(thread), has_entered, go)
+    }
+
+    fn put(host: &mut SinkHost) -> impl Future<Output = Called<Result<(), SinkError>>> {
+        host.put(Chunk::new(records(0..1)), Report::new(1))
+    }
+
+    async fn until_none_is_stuck(stuck: &StuckThreads) {
+        while stuck.count() > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_is_dropped_in_a_call_is_stuck_until_the_call_ends() {
+        let stuck = StuckThreads::new();
+        let (mut host, has_entered, go) = start(&stuck);
+        assert!(put(&mut host).now_or_never().is_none());
+        has_entered.recv().unwrap();
+        drop(host);
+        assert_eq!(stuck.count(), 1);
+        go.send(()).unwrap();
+        until_none_is_stuck(&stuck).await;
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_is_dropped_between_calls_is_not_stuck() {
+        let stuck = StuckThreads::new();
+        let (mut host, _has_entered, go) = start(&stuck);
+        go.send(()).unwrap();
+        assert_eq!(put(&mut host).await, Ok(Ok(())));
+        drop(host);
+        assert_eq!(stuck.count(), 0);
+    }
+
+    /// Nobody has taken the answer when the thread is given up.
+    #[tokio::test]
+    async fn a_call_that_ends_while_its_thread_is_given_up_leaves_no_count() {
+        let stuck = StuckThreads::new();
+        for _ in 0..50 {
+            let (mut host, has_entered, go) = start(&stuck);
+            assert!(put(&mut host).now_or_never().is_none());
+            has_entered.recv().unwrap();
+            go.send(()).unwrap();
+            drop(host);
+        }
+        until_none_is_stuck(&stuck).await;
     }
 }

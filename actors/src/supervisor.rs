@@ -2,22 +2,24 @@
 //!
 //! A delivery actor that dies is replaced alone. The death of poller,
 //! converter or acknowledger makes a new generation: all actors are started
-//! anew, the books, the source and its sessions live on.
+//! anew, the books, the source and its sessions live on. Who hangs is as good
+//! as dead, and its thread is left alone.
 
 mod drain;
 mod generation;
+mod health;
+mod replacement;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, WrapFuture};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::books::{Policy, SharedBooks};
+use crate::books::{Effects, Policy, SharedBooks};
 use crate::conversion::Conversion;
 use crate::credit::Credit;
 use crate::delivery::DeliverySettings;
@@ -25,21 +27,16 @@ use crate::live_view::{ConnectorState, LiveView};
 use crate::mailbox::{Letter, Mailbox};
 use crate::messages::{Drain, RecordFailed, SourceState, TaskEnd, TaskGone};
 use crate::outcome::Cause;
+use crate::outlet::Outlet;
 use crate::poller::SharedEvents;
 use crate::ports::sink::SinkFactory;
 use crate::ports::source::{Source, SourceEvents};
 use crate::retry::RetryPolicy;
+use crate::stuck_threads::StuckThreads;
 use crate::threads::Threads;
 use generation::Generation;
 
-/// More deaths of tasks than this, one within [`CALM`] after the other, and
-/// the next ones are replaced with a delay: something dies at once each time.
-const QUICK_REPLACEMENTS: u32 = 32;
-const CALM: Duration = Duration::from_secs(10);
-const REPLACEMENT_DELAY: Duration = Duration::from_secs(1);
-/// The longest time without actors after their deaths.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// How often it is looked whether all actors live.
+/// How often it is looked whether all actors live and move on.
 const HEALTH_TICK: Duration = Duration::from_millis(100);
 
 /// What one connector's pipeline is made of.
@@ -81,9 +78,9 @@ impl Pipeline {
         view: Arc<LiveView>,
     ) -> Self {
         let books = SharedBooks::new(spec.policy, Arc::clone(&credit));
-        let control = threads.control().clone();
+        let supervision = threads.supervision().clone();
         let connector: Arc<str> = spec.connector.as_str().into();
-        let addr = Supervisor::start_in_arbiter(&control, move |_| Supervisor {
+        let addr = Supervisor::start_in_arbiter(&supervision, move |_| Supervisor {
             connector,
             delivery: DeliverySettings {
                 sink: Arc::clone(&spec.sink),
@@ -93,7 +90,7 @@ impl Pipeline {
                     timeout: None,
                     ..spec.policy.retry
                 },
-                abandoned_threads: Arc::new(AtomicUsize::new(0)),
+                stuck_threads: StuckThreads::new(),
             },
             spec,
             source,
@@ -157,84 +154,24 @@ impl Supervisor {
             .update(&self.connector, |view| view.generation = number);
     }
 
-    fn check_health(&mut self, ctx: &mut Context<Self>) {
-        let Some(generation) = &self.generation else {
-            // Nobody else renews between two generations.
-            let effects = self.books.lock().watch_locks(Instant::now());
-            if !effects.settle.is_empty() {
-                self.source.settle(effects.settle);
-            }
-            return;
-        };
-        self.show_waits(generation);
-        if let Some(dead) = generation.dead_stage() {
-            tracing::error!(connector = %self.connector, actor = dead, "actor died, starting anew");
-            self.replace_generation(ctx);
-            return;
-        }
-        for gone in generation.dead_tasks() {
-            tracing::warn!(connector = %self.connector, task = gone.task, "task found dead");
-            generation.report_gone(gone);
+    fn outlet(&self) -> Outlet {
+        Outlet {
+            connector: Arc::clone(&self.connector),
+            books: Arc::clone(&self.books),
+            source: Arc::clone(&self.source),
+            log_errors: self.spec.log_errors,
         }
     }
 
-    fn show_waits(&self, generation: &Generation) {
-        let waits = generation.mailbox_waits();
-        self.view
-            .update(&self.connector, |view| view.mailbox_waits = waits);
+    fn carry_out(&mut self, effects: Effects) {
+        if let Some(failed) = self.outlet().carry_out(effects) {
+            self.fail_over(&failed);
+        }
     }
 
-    fn replace_generation(&mut self, ctx: &mut Context<Self>) {
-        let Some(generation) = self.generation.take() else {
-            return;
-        };
-        let lived = generation.started_at.elapsed();
-        generation.kill();
-        self.credit.set_window_records(0);
-        let effects = self.books.lock().release_forgotten();
-        if !effects.settle.is_empty() {
-            self.source.settle(effects.settle);
-        }
-        if lived > Duration::from_secs(60) {
-            self.generation_deaths = 0;
-        }
-        self.generation_deaths += 1;
-        let backoff = RetryPolicy {
-            timeout: None,
-            max_delay: LONGEST_PAUSE,
-        };
-        let delay = backoff.delay(self.generation_deaths, fastrand::f64());
-        ctx.run_later(delay, |supervisor, ctx| {
-            if !supervisor.draining {
-                supervisor.start_generation(ctx);
-            }
-        });
-    }
-
-    fn replace_task(&mut self, task: u32, incarnation: u32, ctx: &mut Context<Self>) {
-        let now = Instant::now();
-        let calm = self.last_task_death.is_none_or(|last| last + CALM < now);
-        self.last_task_death = Some(now);
-        self.task_deaths = if calm { 1 } else { self.task_deaths + 1 };
-        self.view
-            .update(&self.connector, |view| view.tasks_replaced += 1);
-        if self.task_deaths <= QUICK_REPLACEMENTS {
-            self.start_task(task, incarnation);
-            return;
-        }
-        let number = self.number;
-        ctx.run_later(REPLACEMENT_DELAY, move |supervisor, _| {
-            if supervisor.number == number && !supervisor.draining {
-                supervisor.start_task(task, incarnation);
-            }
-        });
-    }
-
-    fn start_task(&mut self, task: u32, incarnation: u32) {
-        if let Some(mut generation) = self.generation.take() {
-            generation.start_task(self, task, incarnation);
-            self.generation = Some(generation);
-        }
+    fn fail_over(&mut self, failed: &RecordFailed) {
+        let RecordFailed { record, rejection } = failed;
+        self.fail(format!("record {record}: {rejection}").into());
     }
 
     /// Fetches no more; what is open is finished, what failed stays locked.
@@ -291,8 +228,7 @@ impl Handler<Letter<RecordFailed>> for Supervisor {
     type Result = ();
 
     fn handle(&mut self, letter: Letter<RecordFailed>, _ctx: &mut Self::Context) {
-        let RecordFailed { record, rejection } = letter.message;
-        self.fail(format!("record {record}: {rejection}").into());
+        self.fail_over(&letter.message);
     }
 }
 

@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_actors::books::{Policy, Tolerance};
-use sluice_actors::conversion::Conversion;
 use sluice_actors::credit::Credit;
 use sluice_actors::gate::Gate;
 use sluice_actors::live_view::{ConnectorState, LiveView};
-use sluice_actors::ports::converter::{ConvertError, Converter, HeaderConverter};
+use sluice_actors::ports::converter::{ConvertError, Converter};
 use sluice_actors::ports::sink::{SinkError, SinkTraits};
 use sluice_actors::retry::RetryPolicy;
 use sluice_actors::supervisor::{Pipeline, PipelineSpec};
-use sluice_actors::testing::{Act, FakeSinkFactory, FakeSource, Fate, Seen};
+use sluice_actors::testing::{
+    Act, AsTheyAre, FakeSinkFactory, FakeSource, Fate, Seen, conversion_of_values,
+};
 use sluice_actors::threads::Threads;
-use sluice_actors::value::{Datum, Value};
+use sluice_actors::value::Datum;
 use tokio::time::Instant;
 
 const LOCK: Duration = Duration::from_secs(1);
@@ -24,25 +25,12 @@ const LOCK: Duration = Duration::from_secs(1);
 struct Picky;
 
 impl Converter for Picky {
-    fn to_datum(&self, _topic: &str, bytes: Option<Bytes>) -> Result<Datum, ConvertError> {
+    fn to_datum(&self, topic: &str, bytes: Option<Bytes>) -> Result<Datum, ConvertError> {
         match bytes.as_deref() {
             Some(b"poison") => Err(ConvertError("not to my taste".into())),
             Some(b"bomb") => panic!("boom"),
-            Some(_) | None => {
-                Ok(bytes.map_or_else(Datum::null, |bytes| Datum::schemaless(Value::Bytes(bytes))))
-            }
+            Some(_) | None => Converter::to_datum(&AsTheyAre, topic, bytes),
         }
-    }
-}
-
-impl HeaderConverter for Picky {
-    fn to_datum(
-        &self,
-        topic: &str,
-        _header: &str,
-        bytes: Option<Bytes>,
-    ) -> Result<Datum, ConvertError> {
-        Converter::to_datum(self, topic, bytes)
     }
 }
 
@@ -106,12 +94,7 @@ fn start_on(
         connector: "test".into(),
         worker: "worker".into(),
         policy,
-        conversion: Conversion {
-            key: Arc::new(Picky),
-            value: Arc::new(Picky),
-            header: Arc::new(Picky),
-            transforms: Vec::new(),
-        },
+        conversion: conversion_of_values(Picky),
         sink: Arc::new(sink.clone()),
         delivery_timeout: Duration::from_secs(60),
         flush_interval: Duration::from_millis(500),

@@ -24,12 +24,13 @@ pub use puts::{Put, PutEnd};
 
 use crate::chunk::Holds;
 use crate::credit::Credit;
+use crate::intake::Intake;
 use crate::ledger::{Entry, Ledger};
 use crate::outcome::{Outcome, Rejection, Stage};
 use crate::ports::sink::SinkError;
 use crate::ports::source::{AnsweredRange, LostRange, SettleRange, Settlement};
 use crate::record::{AcquiredBatch, RecordId, SinkRecord, TopicId};
-use crate::report::Report;
+use crate::report::{Closed, Report};
 use crate::work_queue::WorkQueue;
 use puts::{OpenPut, Puts};
 use settling::key;
@@ -38,7 +39,8 @@ use settling::key;
 #[derive(Debug)]
 pub struct SharedBooks {
     books: Mutex<Books>,
-    /// Told when there is work for a task, or the next work's time has changed.
+    /// Told when there is something to convert or work for a task, or the next
+    /// work's time has changed. To all who wait: one of them may be dead.
     pub(crate) work: Notify,
     idle_tasks: AtomicUsize,
     polling: AtomicBool,
@@ -93,6 +95,16 @@ pub struct Effects {
     pub work: bool,
 }
 
+impl Effects {
+    /// Does another's too.
+    fn add(&mut self, other: Self) {
+        self.settle.extend(other.settle);
+        self.put_aside.extend(other.put_aside);
+        self.failure = self.failure.take().or(other.failure);
+        self.work |= other.work;
+    }
+}
+
 /// A record that keeps failing.
 #[derive(Clone, Copy, Debug)]
 struct Failing {
@@ -110,6 +122,7 @@ type DeliveryKey = (TopicId, i32, i64, u32);
 #[derive(Debug)]
 pub struct Books {
     ledger: Ledger,
+    intake: Intake,
     queue: WorkQueue,
     puts: Puts,
     failing: AHashMap<DeliveryKey, Failing>,
@@ -127,6 +140,7 @@ impl Books {
     pub fn new(policy: Policy, credit: Arc<Credit>) -> Self {
         Self {
             ledger: Ledger::default(),
+            intake: Intake::default(),
             queue: WorkQueue::default(),
             puts: Puts::default(),
             failing: AHashMap::new(),
@@ -149,10 +163,9 @@ impl Books {
         &self.queue
     }
 
-    /// Puts that are under way or wait for a flush.
-    #[must_use]
-    pub fn open_puts(&self) -> usize {
-        self.puts.len()
+    /// Records that wait for their conversion; the ledger has them already.
+    pub const fn intake(&mut self) -> &mut Intake {
+        &mut self.intake
     }
 
     /// Records that have come to an end for the sink so far, whichever; for
@@ -271,6 +284,12 @@ impl Books {
         }
     }
 
+    /// Takes what a put has reported so far.
+    pub fn reported(&mut self, lease: u32, now: Instant) -> Effects {
+        let outcomes = self.puts.get(lease).map(|put| put.report.take());
+        self.outcomes(lease, outcomes.unwrap_or_default(), now)
+    }
+
     /// Takes outcomes that came before the put's end.
     pub fn outcomes(
         &mut self,
@@ -308,14 +327,15 @@ impl Books {
         effects
     }
 
-    /// Takes the end of a put; what its report took before must have been
-    /// handed over. `buffers` tells whether the sink's answer only buffered.
+    /// Takes the end of a put, and first what it has reported. `buffers` tells
+    /// whether the sink's answer only buffered.
     pub fn put_ended(&mut self, lease: u32, end: PutEnd, buffers: bool, now: Instant) -> Effects {
-        let mut effects = Effects::default();
         let Some(put) = self.puts.refer(lease) else {
-            return effects;
+            return Effects::default();
         };
-        let rest = self.puts.end(lease);
+        let Closed { fresh, missing } = self.puts.end(lease);
+        let mut effects = self.outcomes(lease, fresh, now);
+        let rest = missing;
         let kills = put.kills;
         match end {
             PutEnd::Answered(Ok(())) if buffers => self.buffer(&put, rest),
@@ -388,15 +408,18 @@ impl Books {
         effects
     }
 
-    /// Takes back all that a task had (or all tasks): it is gone.
-    pub fn task_gone(&mut self, task: Option<u32>) -> Effects {
+    /// Takes back all that a task had (or all tasks), but for what it has
+    /// reported: it is gone.
+    pub fn task_gone(&mut self, task: Option<u32>, now: Instant) -> Effects {
         let mut effects = Effects::default();
         for lease in self.puts.leases(task) {
             let Some(put) = self.puts.refer(lease) else {
                 continue;
             };
+            let Closed { fresh, missing } = self.puts.end(lease);
+            effects.add(self.outcomes(lease, fresh, now));
             let mut places = self.puts.take_buffered(lease);
-            places.extend(self.puts.end(lease));
+            places.extend(missing);
             places.sort_unstable();
             let work = self.take_back(&put, &places, put.kills);
             self.put_again(work, &mut effects);
@@ -452,6 +475,7 @@ impl Books {
     /// broker archives it then, so each one is named.
     pub fn release_rest(&mut self) -> (Effects, Vec<RecordId>) {
         let gate = self.policy.gate;
+        self.intake.clear();
         self.queue.clear();
         let mut shut_out = Vec::new();
         let settle = self.ledger.settle_rest(Settlement::Release, |record| {
@@ -471,14 +495,15 @@ impl Books {
         (effects, shut_out)
     }
 
-    /// Gives back what no queue and no put knows any more, since the actor
+    /// Gives back what no intake, queue or put knows any more, since the actor
     /// that had it died.
-    pub fn release_forgotten(&mut self) -> Effects {
-        let mut effects = self.task_gone(None);
-        let known: AHashSet<DeliveryKey> = self.queue.records().map(entry).map(key).collect();
+    pub fn release_forgotten(&mut self, now: Instant) -> Effects {
+        let mut effects = self.task_gone(None, now);
+        let known = self.queue.records().map(entry);
+        let known: AHashSet<DeliveryKey> = known.chain(self.intake.entries()).map(key).collect();
         let gate = self.policy.gate;
         let mut shut_out = 0_u64;
-        effects.settle = self.ledger.settle_rest(Settlement::Release, |record| {
+        let released = self.ledger.settle_rest(Settlement::Release, |record| {
             let delivery = (
                 record.partition.topic_id,
                 record.partition.partition,
@@ -490,6 +515,7 @@ impl Books {
             shut_out += u64::from(forgotten && !may);
             forgotten && may
         });
+        effects.settle.extend(released);
         if shut_out > 0 {
             // Nobody has their payload any more, and a release would archive them.
             tracing::error!(

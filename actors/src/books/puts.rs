@@ -6,7 +6,7 @@ use super::settling::PutRef;
 use crate::chunk::Chunk;
 use crate::outcome::Cause;
 use crate::ports::sink::SinkError;
-use crate::report::Report;
+use crate::report::{Closed, Report};
 
 /// A chunk that a task is to put.
 #[derive(Clone, Debug)]
@@ -21,7 +21,8 @@ pub struct Put {
 pub enum PutEnd {
     /// The sink answered; records without an outcome share its answer.
     Answered(Result<(), SinkError>),
-    /// The sink panicked; the task is gone.
+    /// The sink panicked, or blocked a thread that was not its own; the task
+    /// is gone.
     Panicked(Cause),
     /// It took longer than `share.delivery.timeout.ms`; the task is gone.
     TimedOut,
@@ -74,12 +75,14 @@ impl Puts {
         })
     }
 
-    /// Marks a put as ended; returns the places that have no outcome.
-    pub(super) fn end(&mut self, lease: u32) -> Vec<usize> {
-        self.open.get_mut(&lease).map_or_else(Vec::new, |put| {
-            put.ended = true;
-            put.report.close()
-        })
+    /// Marks a put as ended; returns what its report has left.
+    pub(super) fn end(&mut self, lease: u32) -> Closed {
+        self.open
+            .get_mut(&lease)
+            .map_or_else(Closed::default, |put| {
+                put.ended = true;
+                put.report.close()
+            })
     }
 
     /// Places that wait for a flush; they wait no more.
@@ -106,9 +109,5 @@ impl Puts {
             .collect();
         leases.sort_unstable();
         leases
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.open.len()
     }
 }

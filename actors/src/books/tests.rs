@@ -9,6 +9,7 @@ use super::{Books, Effects, Policy, PutEnd, Tolerance, entry};
 use crate::chunk::Holds;
 use crate::credit::Credit;
 use crate::gate::Gate;
+use crate::intake::RawBatch;
 use crate::ledger::Entry;
 use crate::outcome::{Outcome, Rejection, Stage};
 use crate::ports::sink::SinkError;
@@ -85,7 +86,7 @@ fn a_puts_answer_settles_what_has_no_outcome_yet_in_one_range() {
     assert_eq!(ranges(&first), [(9, 9, Settlement::Accept)]);
     let rest = books.put_ended(put.lease, PutEnd::Answered(Ok(())), false, now);
     assert_eq!(ranges(&rest), [(0, 8, Settlement::Accept)]);
-    assert_eq!(books.open_puts(), 0);
+    assert!(books.puts.leases(None).is_empty());
 }
 
 #[test]
@@ -165,7 +166,14 @@ fn what_an_actor_took_with_it_is_released() {
     let put = deliver(&mut books, 0..2, 1);
     let forgotten = batch(2..4, 1);
     books.acquire(&forgotten, &mut Effects::default());
-    let effects = books.release_forgotten();
+    let to_convert = batch(4..6, 1);
+    let raw = RawBatch {
+        acquisition: books.acquire(&to_convert, &mut Effects::default()),
+        partition: to_convert.partition,
+        records: to_convert.records,
+    };
+    books.intake().push(raw, to_convert.held);
+    let effects = books.release_forgotten(Instant::now());
     assert_eq!(ranges(&effects), [(2, 3, Settlement::Release)]);
     assert!(effects.work, "the put's records are queued again");
     let late = books.put_ended(put.lease, PutEnd::Answered(Ok(())), false, Instant::now());
@@ -284,4 +292,26 @@ fn records_that_end_without_the_sink_count_for_the_rate() {
     let rejection = Rejection::new(Stage::ValueConverter, "not JSON");
     books.unconverted(of(1), &rejection, &mut effects);
     assert_eq!((books.finished(), books.delivered()), (2, 0));
+}
+
+#[test]
+fn what_a_put_has_reported_counts_however_it_ends() {
+    for is_gone in [false, true] {
+        let mut books = books(None, Tolerance::None);
+        let put = deliver(&mut books, 0..3, 1);
+        let now = Instant::now();
+        put.report.delivered(1);
+        let effects = if is_gone {
+            books.task_gone(Some(0), now)
+        } else {
+            books.put_ended(put.lease, PutEnd::TimedOut, false, now)
+        };
+        assert_eq!(ranges(&effects), [(1, 1, Settlement::Accept)]);
+        put.report.delivered(0);
+        let late = books.reported(put.lease, now);
+        assert!(late.settle.is_empty(), "too late");
+        let again = books.dispatch(1, now).unwrap();
+        let offsets: Vec<i64> = again.chunk.iter().map(|record| record.offset).collect();
+        assert_eq!(offsets, [0, 2]);
+    }
 }

@@ -44,14 +44,16 @@ async fn try_open(
         .map_err(|panic| SinkError::Fatal(panic_message(&*panic)))??;
     let mut host = if settings.sink.traits().blocking {
         let name = format!("{}-{}", context.connector, context.task);
-        SinkHost::Thread(SinkThread::start(name, sink, &settings.abandoned_threads)?)
+        SinkHost::Thread(SinkThread::start(name, sink, &settings.stuck_threads)?)
     } else {
         SinkHost::Inline(sink)
     };
-    match host.open().await {
-        Ok(Ok(())) => Ok(host),
-        Ok(Err(error)) => Err(error),
-        Err(panic) => Err(SinkError::Fatal(panic)),
+    // A sink that blocks here has its thread abandoned, and counted.
+    match tokio::time::timeout(settings.delivery_timeout, host.open()).await {
+        Ok(Ok(Ok(()))) => Ok(host),
+        Ok(Ok(Err(error))) => Err(error),
+        Ok(Err(panic)) => Err(SinkError::Fatal(panic)),
+        Err(_) => Err(SinkError::Retry("opening the sink took too long".into())),
     }
 }
 
@@ -62,6 +64,7 @@ mod tests {
     use super::*;
     use crate::ports::sink::{Sink, SinkFactory, SinkTraits};
     use crate::retry::RetryPolicy;
+    use crate::stuck_threads::StuckThreads;
 
     struct Bomb;
 
@@ -87,7 +90,7 @@ mod tests {
             delivery_timeout: Duration::from_secs(1),
             flush_interval: Duration::from_secs(1),
             backoff: RetryPolicy::default(),
-            abandoned_threads: Arc::default(),
+            stuck_threads: StuckThreads::new(),
         };
         let error = try_open(&context, &settings).await.err();
         assert_eq!(error, Some(SinkError::Fatal("panicked: boom".into())));

@@ -9,7 +9,6 @@ use crate::books::{Put, PutEnd};
 use crate::messages::{ReportedOutcomes, TaskEnd};
 use crate::outcome::Cause;
 use crate::ports::sink::SinkError;
-use crate::report::Report;
 use crate::sink_host::SinkHost;
 
 /// What the end of a put means for the task.
@@ -49,29 +48,22 @@ pub(super) async fn run_put(
         chunk,
         report,
     } = put;
-    let pass_on = async |report: &Report| {
-        let outcomes = report.take();
-        if !outcomes.is_empty() {
-            let _ = links
-                .acknowledger
-                .send(ReportedOutcomes { lease, outcomes })
-                .await;
-        }
-    };
-    let call = host.put(chunk, report.clone());
+    let call = links
+        .mark
+        .in_steps(lease.into(), host.put(chunk, report.clone()));
     tokio::pin!(call);
-    let end = loop {
+    loop {
         tokio::select! {
             biased;
             answer = &mut call => break match answer {
                 Ok(answer) => PutEnd::Answered(answer),
                 Err(cause) => PutEnd::Panicked(cause),
             },
-            () = report.reported() => pass_on(&report).await,
+            () = report.reported() => {
+                let _ = links.acknowledger.send(ReportedOutcomes { lease }).await;
+            }
             () = links.kill.dead() => break PutEnd::Abandoned,
             () = tokio::time::sleep_until(deadline) => break PutEnd::TimedOut,
         }
-    };
-    pass_on(&report).await;
-    end
+    }
 }

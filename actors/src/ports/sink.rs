@@ -14,7 +14,9 @@ pub struct SinkTraits {
     pub buffers: bool,
     /// The same record twice does no harm.
     pub idempotent: bool,
-    /// `put` may block its thread; it gets one of its own.
+    /// `put` may block its thread; it gets one of its own. Without it no call
+    /// may keep its thread for 60 s: it would be taken for a hang, and handled
+    /// as a panic.
     pub blocking: bool,
 }
 

@@ -6,26 +6,47 @@ use actix::Actor;
 use tokio::time::Instant;
 
 use super::Supervisor;
+use super::health::Health;
 use crate::acknowledger::{Acknowledger, AcknowledgerLinks};
 use crate::converter::Converter;
 use crate::delivery::{Delivery, DeliveryLinks};
 use crate::kill_switch::KillSwitch;
 use crate::mailbox::Mailbox;
-use crate::messages::{TaskEnd, TaskGone};
+use crate::messages::TaskGone;
 use crate::poller::{Poller, PollerLinks};
 use crate::ports::sink::TaskContext;
+use crate::progress::Mark;
+use crate::threads::Thread;
 use crate::window::Window;
 
-/// Batches that may wait for the converter. The credit is the bound that
-/// counts: the poller, which also has answers to pass on, should not wait.
-const CONVERTER_MAILBOX: usize = 1024;
+/// The converter gets signals only: its work lies in the intake, which the
+/// credit bounds.
+const CONVERTER_MAILBOX: usize = 1;
 /// Messages of tasks that may wait for the acknowledger.
 const ACKNOWLEDGER_MAILBOX: usize = 256;
+
+/// Where an actor works, and what it shows of it.
+#[derive(Debug)]
+pub(super) struct Post {
+    pub(super) thread: Arc<Thread>,
+    pub(super) mark: Mark,
+}
+
+impl Post {
+    fn on(thread: Arc<Thread>) -> Self {
+        let mark = Mark::on(thread.pulse());
+        Self { thread, mark }
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct TaskHandle {
     pub(super) incarnation: u32,
     pub(super) mailbox: Mailbox<Delivery>,
+    pub(super) kill: KillSwitch,
+    pub(super) post: Post,
+    /// Its end is told already, and under way.
+    pub(super) is_gone: bool,
 }
 
 pub(super) struct Generation {
@@ -37,24 +58,29 @@ pub(super) struct Generation {
     pub(super) acknowledger: Mailbox<Acknowledger>,
     pub(super) converter: Mailbox<Converter>,
     pub(super) poller: Mailbox<Poller>,
+    pub(super) control_post: Post,
+    pub(super) converter_post: Post,
+    pub(super) poller_mark: Mark,
+    pub(super) health: Health,
     pub(super) tasks: Vec<Option<TaskHandle>>,
 }
 
 impl Generation {
     pub(super) fn start(parts: &Supervisor, supervisor: Mailbox<Supervisor>) -> Self {
         let (work_kill, control_kill) = (KillSwitch::default(), KillSwitch::default());
-        let control = parts.threads.control();
+        let control_post = Post::on(parts.threads.control());
+        let converter_post = Post::on(parts.threads.pool(0));
+        let control = control_post.thread.arbiter();
 
         let acknowledger = Acknowledger::new(AcknowledgerLinks {
             connector: Arc::clone(&parts.connector),
             books: Arc::clone(&parts.books),
             credit: Arc::clone(&parts.credit),
-            source: Arc::clone(&parts.source),
+            outlet: parts.outlet(),
             supervisor: supervisor.clone(),
             view: Arc::clone(&parts.view),
             kill: control_kill.clone(),
             buffers: parts.spec.sink.traits().buffers,
-            log_errors: parts.spec.log_errors,
         });
         let acknowledger = Mailbox::new(
             Acknowledger::start_in_arbiter(control, move |_| acknowledger),
@@ -66,22 +92,24 @@ impl Generation {
             Arc::clone(&parts.books),
             acknowledger.clone(),
             work_kill.clone(),
+            converter_post.mark.clone(),
         );
         let converter = Mailbox::new(
-            Converter::start_in_arbiter(parts.threads.pool(0), move |_| converter),
+            Converter::start_in_arbiter(converter_post.thread.arbiter(), move |_| converter),
             CONVERTER_MAILBOX,
         );
 
+        let poller_mark = Mark::on(control_post.thread.pulse());
         let poller_links = PollerLinks {
             connector: Arc::clone(&parts.connector),
             books: Arc::clone(&parts.books),
             credit: Arc::clone(&parts.credit),
             events: Arc::clone(&parts.events),
-            converter: converter.clone(),
             acknowledger: acknowledger.clone(),
             supervisor,
             view: Arc::clone(&parts.view),
             kill: control_kill.clone(),
+            mark: poller_mark.clone(),
             span: parts.spec.span,
         };
         let tasks = parts.spec.policy.tasks;
@@ -89,16 +117,21 @@ impl Generation {
             Some(records) => Window::fixed(records),
             None => Window::new(tasks),
         };
+        let poller = Mailbox::new(
+            Poller::start_in_arbiter(control, move |_| Poller::new(poller_links, window)),
+            1,
+        );
         let mut generation = Self {
             started_at: Instant::now(),
             work_kill,
             control_kill,
             acknowledger,
             converter,
-            poller: Mailbox::new(
-                Poller::start_in_arbiter(control, move |_| Poller::new(poller_links, window)),
-                1,
-            ),
+            poller,
+            control_post,
+            converter_post,
+            poller_mark,
+            health: Health::from(Instant::now()),
             tasks: Vec::new(),
         };
         for task in 0..tasks {
@@ -108,11 +141,14 @@ impl Generation {
     }
 
     pub(super) fn start_task(&mut self, parts: &Supervisor, task: u32, incarnation: u32) {
+        let post = Post::on(parts.threads.pool(task as usize));
+        let kill = self.work_kill.child();
         let links = DeliveryLinks {
             converter: self.converter.clone(),
             acknowledger: self.acknowledger.clone(),
             view: Arc::clone(&parts.view),
-            kill: self.work_kill.clone(),
+            kill: kill.clone(),
+            mark: post.mark.clone(),
         };
         let context = TaskContext {
             connector: parts.spec.connector.clone(),
@@ -120,7 +156,7 @@ impl Generation {
             worker: parts.spec.worker.clone(),
         };
         let settings = parts.delivery.clone();
-        let addr = Delivery::start_in_arbiter(parts.threads.pool(task as usize), move |_| {
+        let addr = Delivery::start_in_arbiter(post.thread.arbiter(), move |_| {
             Delivery::new(context, incarnation, settings, links)
         });
         let place = task as usize;
@@ -130,6 +166,9 @@ impl Generation {
         self.tasks[place] = Some(TaskHandle {
             incarnation,
             mailbox: Mailbox::new(addr, 1),
+            kill,
+            post,
+            is_gone: false,
         });
     }
 
@@ -146,39 +185,9 @@ impl Generation {
         )
     }
 
-    /// Tasks that died without a word.
-    pub(super) fn dead_tasks(&self) -> Vec<TaskGone> {
-        let dead = |(task, handle): (usize, &Option<TaskHandle>)| {
-            let handle = handle.as_ref()?;
-            (!handle.mailbox.is_connected()).then(|| TaskGone {
-                task: task as u32,
-                incarnation: handle.incarnation,
-                end: TaskEnd::Died("found dead".into()),
-            })
-        };
-        self.tasks.iter().enumerate().filter_map(dead).collect()
-    }
-
-    /// Goes by the acknowledger, behind what the task itself had to say.
-    pub(super) fn report_gone(&self, gone: TaskGone) {
-        let _ = self.acknowledger.signal(gone);
-    }
-
     /// How often a sender had to wait for a full mailbox.
     pub(super) fn mailbox_waits(&self) -> u64 {
         self.converter.waits() + self.acknowledger.waits()
-    }
-
-    pub(super) fn dead_stage(&self) -> Option<&'static str> {
-        if !self.poller.is_connected() {
-            Some("poller")
-        } else if !self.converter.is_connected() {
-            Some("converter")
-        } else if !self.acknowledger.is_connected() {
-            Some("acknowledger")
-        } else {
-            None
-        }
     }
 
     pub(super) fn kill(&self) {

@@ -1,27 +1,23 @@
 //! What happens when an actor dies.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use actix::Handler;
-use bytes::Bytes;
+use actix::{AsyncContext, Handler};
 use tokio::time::Instant;
 
 use super::{Pipeline, PipelineSpec, Supervisor};
 use crate::acknowledger::Acknowledger;
 use crate::books::{Policy, Tolerance};
-use crate::conversion::Conversion;
 use crate::converter::Converter;
 use crate::credit::Credit;
 use crate::gate::Gate;
 use crate::live_view::LiveView;
 use crate::mailbox::Letter;
 use crate::poller::Poller;
-use crate::ports::converter::{ConvertError, HeaderConverter};
 use crate::retry::RetryPolicy;
-use crate::testing::{Act, FakeSinkFactory, FakeSource, Fate};
+use crate::testing::{Act, AsTheyAre, FakeSinkFactory, FakeSource, Fate, conversion_of_values};
 use crate::threads::Threads;
-use crate::value::{Datum, Value};
 
 /// Makes an actor panic in a handler.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +39,54 @@ dies!(Poller);
 dies!(Converter);
 dies!(Acknowledger);
 
+/// Makes an actor block its thread in a handler, until the sender is dropped.
+struct Block(mpsc::Receiver<()>);
+
+macro_rules! blocks {
+    ($actor:ty) => {
+        impl Handler<Letter<Block>> for $actor {
+            type Result = ();
+
+            fn handle(&mut self, letter: Letter<Block>, _ctx: &mut Self::Context) {
+                assert!(letter.message.0.recv().is_err());
+            }
+        }
+    };
+}
+
+blocks!(Poller);
+blocks!(Acknowledger);
+
+/// Makes an actor wait in a handler for what never comes; its thread runs on.
+struct Wait;
+
+impl Handler<Letter<Wait>> for Acknowledger {
+    type Result = ();
+
+    fn handle(&mut self, _letter: Letter<Wait>, ctx: &mut Self::Context) {
+        ctx.wait(actix::fut::wrap_future(std::future::pending::<()>()));
+    }
+}
+
+enum Hang {
+    Poller(Block),
+    Acknowledger(Block),
+    AcknowledgerWaits,
+}
+
+impl Handler<Letter<Hang>> for Supervisor {
+    type Result = ();
+
+    fn handle(&mut self, letter: Letter<Hang>, _ctx: &mut Self::Context) {
+        let generation = self.generation.as_ref().unwrap();
+        match letter.message {
+            Hang::Poller(block) => generation.poller.signal(block).unwrap(),
+            Hang::Acknowledger(block) => generation.acknowledger.signal(block).unwrap(),
+            Hang::AcknowledgerWaits => generation.acknowledger.signal(Wait).unwrap(),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     Poller,
@@ -63,26 +107,6 @@ impl Handler<Letter<Stage>> for Supervisor {
     }
 }
 
-struct AsTheyAre;
-
-impl crate::ports::converter::Converter for AsTheyAre {
-    fn to_datum(&self, _topic: &str, bytes: Option<Bytes>) -> Result<Datum, ConvertError> {
-        let value = bytes.map_or(Value::Null, Value::Bytes);
-        Ok(Datum::schemaless(value))
-    }
-}
-
-impl HeaderConverter for AsTheyAre {
-    fn to_datum(
-        &self,
-        topic: &str,
-        _header: &str,
-        bytes: Option<Bytes>,
-    ) -> Result<Datum, ConvertError> {
-        crate::ports::converter::Converter::to_datum(self, topic, bytes)
-    }
-}
-
 fn spec(sink: &FakeSinkFactory) -> PipelineSpec {
     PipelineSpec {
         connector: "test".into(),
@@ -94,12 +118,7 @@ fn spec(sink: &FakeSinkFactory) -> PipelineSpec {
             max_put_records: 10,
             tasks: 4,
         },
-        conversion: Conversion {
-            key: Arc::new(AsTheyAre),
-            value: Arc::new(AsTheyAre),
-            header: Arc::new(AsTheyAre),
-            transforms: Vec::new(),
-        },
+        conversion: conversion_of_values(AsTheyAre),
         sink: Arc::new(sink.clone()),
         delivery_timeout: Duration::from_secs(60),
         flush_interval: Duration::from_millis(500),
@@ -153,4 +172,52 @@ async fn a_dead_converter_makes_a_new_generation_that_loses_nothing() {
 #[actix::test]
 async fn a_dead_acknowledger_makes_a_new_generation_that_loses_nothing() {
     survives_the_death_of(Stage::Acknowledger).await;
+}
+
+/// The actor hangs while records are on their way; no attempt is lost.
+async fn survives(hang: Hang) {
+    let sink = FakeSinkFactory::new(|_, _| Act::DeliverAfter(Duration::from_millis(5)));
+    let credit = Credit::new(1 << 20);
+    let (source, events) = FakeSource::start(&credit, &[400], Duration::from_secs(20));
+    let view = LiveView::new();
+    let threads = Threads::start(1).with_hang_limit(Duration::from_millis(800));
+    let pipeline = Pipeline::start(
+        spec(&sink),
+        Arc::new(source.clone()),
+        events,
+        credit,
+        threads.clone(),
+        Arc::clone(&view),
+    );
+    let accepted = || source.count(|fate| fate == Fate::Accepted);
+    let since = Instant::now();
+    while accepted() < 50 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    pipeline.supervisor.send(hang).await.unwrap();
+    while accepted() < 400 {
+        assert!(since.elapsed() < Duration::from_secs(60), "{}", accepted());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(view.connector("test").unwrap().generation, 2);
+    assert!((0..400).all(|offset| source.delivery_count(0, offset) == 1));
+    assert!(pipeline.drain(Duration::from_secs(5)).await.clean);
+    threads.stop();
+}
+
+#[actix::test]
+async fn a_poller_that_blocks_its_thread_makes_a_new_generation_that_loses_nothing() {
+    let (_open, closed) = mpsc::channel();
+    survives(Hang::Poller(Block(closed))).await;
+}
+
+#[actix::test]
+async fn an_acknowledger_that_blocks_its_thread_makes_a_new_generation_that_loses_nothing() {
+    let (_open, closed) = mpsc::channel();
+    survives(Hang::Acknowledger(Block(closed))).await;
+}
+
+#[actix::test]
+async fn an_actor_that_leaves_its_mail_lying_makes_a_new_generation_that_loses_nothing() {
+    survives(Hang::AcknowledgerWaits).await;
 }

@@ -1,10 +1,12 @@
 //! Fakes for tests of the pipeline and of plugins.
 
+mod as_they_are;
 mod fake_sink;
 mod fake_source;
 
 use std::sync::Arc;
 
+pub use as_they_are::{AsTheyAre, conversion_of_values};
 pub use fake_sink::{Act, FakeSink, FakeSinkFactory, Seen};
 pub use fake_source::{FakeSource, Fate};
 
