@@ -15,7 +15,7 @@ use crate::config::reference::Table;
 use crate::connectors::{Manager, migrate};
 use crate::converters::part::Part;
 use crate::telemetry::{logs, status_log};
-use crate::{converters, sinks};
+use crate::{converters, sinks, transforms};
 
 /// How often it is looked whether any connector could still run.
 const FAILURE_TICK: Duration = Duration::from_millis(100);
@@ -37,6 +37,8 @@ pub fn plugins() -> Plugins {
                 converters::registry::converter(class, part, properties, faults);
             }
         },
+        aliased_keys: transforms::registry::keys,
+        check_aliased: transforms::registry::check,
     }
 }
 
@@ -45,6 +47,7 @@ pub fn plugins() -> Plugins {
 pub fn plugin_tables() -> Vec<Table> {
     let mut tables = sinks::registry::tables();
     tables.extend(converters::registry::tables());
+    tables.extend(transforms::registry::tables());
     tables
 }
 

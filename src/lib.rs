@@ -9,3 +9,4 @@ pub mod converters;
 pub mod kafka;
 pub mod sinks;
 pub mod telemetry;
+pub mod transforms;

@@ -15,9 +15,11 @@ use super::plugins::Plugins;
 use super::worker::{Checked, WorkerConfig};
 use crate::converters::part::Part;
 
+mod chain;
 mod limits;
 mod reading;
 
+pub use chain::{PredicateConfig, TransformConfig};
 use reading::Reading;
 
 /// Which topics are read.
@@ -89,6 +91,8 @@ pub struct ConnectorConfig {
     pub key_converter: ConverterConfig,
     pub value_converter: ConverterConfig,
     pub header_converter: ConverterConfig,
+    /// In the order in which they are applied.
+    pub transforms: Vec<TransformConfig>,
     pub max_put_records: usize,
     pub errors: ErrorsConfig,
     pub share: ShareConfig,

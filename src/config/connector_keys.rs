@@ -74,8 +74,18 @@ pub const KEYS: &[Key] = &[
         Preset::Unset,
         "The converter of headers; the worker's if unset.",
     ),
-    key("transforms", Kind::List, Preset::Unset, "Still to come."),
-    key("predicates", Kind::List, Preset::Unset, "Still to come."),
+    key(
+        "transforms",
+        Kind::List,
+        Preset::Unset,
+        "Names for changes to each record, in their order; each is told by the keys below transforms.NAME.",
+    ),
+    key(
+        "predicates",
+        Kind::List,
+        Preset::Unset,
+        "Names for conditions of transforms; each is told by the keys below predicates.NAME.",
+    ),
     key(
         GROUP_PROTOCOL,
         Kind::Choice(&["consumer", "share"]),

@@ -27,6 +27,7 @@ use crate::kafka::admin::{
 };
 use crate::kafka::share::{self, ShareSourceConfig};
 use crate::sinks;
+use crate::transforms;
 
 /// While work keeps coming, a buffered record waits so long for its flush.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
@@ -263,6 +264,6 @@ fn conversion(config: &ConnectorConfig, faults: &mut Faults) -> Option<Conversio
         key: build(&config.key_converter, faults)?,
         value: build(&config.value_converter, faults)?,
         header: converters::registry::header_converter(&header.class, header.properties(), faults)?,
-        transforms: Vec::new(),
+        transforms: transforms::registry::chain(&config.transforms, config.properties(), faults)?,
     })
 }

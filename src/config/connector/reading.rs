@@ -8,7 +8,7 @@ use crate::config::connector_keys::{
     DEAD_LETTER_MODE, DEAD_LETTER_TOPIC, GROUP_PROTOCOL, KEYS, LOCK_DURATION, LOCK_TIMEOUT,
     MAX_POLL_RECORDS, MAX_PUT_RECORDS,
 };
-use crate::config::definition::{Faults, Reader, list_items};
+use crate::config::definition::{Faults, Reader};
 use crate::config::known_keys::{self, KnownKeys};
 use crate::config::layers::Settings;
 use crate::config::notes::Notes;
@@ -17,6 +17,7 @@ use crate::config::plugins::Plugins;
 use crate::config::worker::{self, GroupProtocol, WorkerConfig};
 use crate::converters::part::Part;
 use crate::kafka::client_config;
+use crate::transforms::aliased::Aliased;
 
 /// The settings of one connector while they are read.
 pub(super) struct Reading<'a> {
@@ -28,7 +29,7 @@ pub(super) struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    fn class(&self, key: &str) -> &str {
+    pub(super) fn class(&self, key: &str) -> &str {
         self.settings.get(key).unwrap_or_default().trim()
     }
 
@@ -44,6 +45,7 @@ impl Reading<'_> {
             let keys = (self.plugins.converter_keys)(part, self.class(part.class_key()));
             known = known.with(part.prefix(), keys.unwrap_or_default());
         }
+        known = self.know_aliased(known);
         for (key, _) in self.settings.given() {
             if !self.is_judged_elsewhere(key, sink.is_none()) {
                 known.judge(key, &mut self.faults, &mut self.notes);
@@ -77,24 +79,12 @@ impl Reading<'_> {
         if let Some(part) = converter {
             return (self.plugins.converter_keys)(part, self.class(part.class_key())).is_none();
         }
-        let chained = ["transforms", "predicates"].into_iter().any(|chain| {
-            let rest = key
-                .strip_prefix(chain)
-                .and_then(|rest| rest.strip_prefix('.'));
-            rest.is_some_and(|rest| self.is_listed(chain, rest))
-        });
+        if Aliased::ALL.into_iter().any(|kind| kind.owns(key)) {
+            return self.judge_aliased(key);
+        }
         let is_own = KEYS.iter().any(|own| own.name == key)
             || known_keys::find_inert(known_keys::CONNECTOR, key).is_some();
-        chained || key.starts_with(OVERRIDE) || (sink_is_unknown && !is_own)
-    }
-
-    /// Whether `transforms.NAME.rest` belongs to a NAME in `transforms`.
-    fn is_listed(&self, chain: &str, rest: &str) -> bool {
-        let listed = self.class(chain);
-        list_items(listed).any(|name| {
-            rest.strip_prefix(name)
-                .is_some_and(|tail| tail.starts_with('.'))
-        })
+        key.starts_with(OVERRIDE) || (sink_is_unknown && !is_own)
     }
 
     /// A converter's keys without the converter go nowhere: Connect drops
@@ -125,6 +115,7 @@ impl Reading<'_> {
         let share = self.share(&name);
         let max_put_records = self.aliased(MAX_PUT_RECORDS, MAX_POLL_RECORDS).unwrap_or(1);
         let errors = self.errors();
+        let transforms = self.transforms();
         let mut reader = self.reader();
         let class = reader.text("connector.class");
         let tasks_max = limits::count(reader.int("tasks.max"));
@@ -136,6 +127,7 @@ impl Reading<'_> {
             key_converter: self.converter(Part::Key),
             value_converter: self.converter(Part::Value),
             header_converter: self.converter(Part::Header),
+            transforms,
             max_put_records: limits::count(max_put_records),
             errors,
             share,
@@ -228,11 +220,6 @@ impl Reading<'_> {
     /// counts on them.
     fn refuse_what_is_to_come(&mut self) {
         let mut reader = self.reader();
-        for chain in ["transforms", "predicates"] {
-            if !reader.list(chain).is_empty() {
-                reader.fault(chain, "is still to come; remove it and its keys");
-            }
-        }
         for (name, off) in [
             ("share.retriable", "hold"),
             ("share.order", "none"),
