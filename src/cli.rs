@@ -15,6 +15,7 @@ use crate::config::env::Environment;
 use crate::config::load::{Configuration, Loaded, Places, load};
 use crate::config::plugins::Plugins;
 use crate::config::reference::{self, Table};
+use crate::plugins::{self, Plugin};
 
 /// How the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,8 @@ enum Command {
     Check(PlaceArgs),
     /// Carries a connector's positions over to its share group.
     Migrate(MigrateArgs),
+    /// Lists sinks, converters, transforms and predicates by their names.
+    Plugins(PluginsArgs),
     /// Prints all keys: type, default, meaning.
     Reference,
 }
@@ -90,6 +93,13 @@ struct MigrateArgs {
     worker: Option<PathBuf>,
     #[command(flatten)]
     others: OtherPlaceArgs,
+}
+
+#[derive(Args, Debug)]
+struct PluginsArgs {
+    /// As JSON, in the form of Connect's GET /connector-plugins.
+    #[arg(long)]
+    json: bool,
 }
 
 /// The kind of group that takes the positions.
@@ -149,7 +159,9 @@ pub trait App {
 pub struct Surroundings<'a> {
     pub environment: Environment,
     pub plugins: Plugins,
-    /// Tables of plugins, for the reference.
+    /// Their names, for the list.
+    pub plugin_list: Vec<Plugin>,
+    /// Their tables, for the reference.
     pub plugin_tables: Vec<Table>,
     pub out: &'a mut dyn Write,
     pub err: &'a mut dyn Write,
@@ -199,6 +211,15 @@ impl Session<'_> {
                 Ok(Exit::Fine)
             }
             Command::Migrate(args) => self.migrate(args, environment, app),
+            Command::Plugins(args) => {
+                let print = if args.json {
+                    plugins::print_json
+                } else {
+                    plugins::print_table
+                };
+                print(&self.surroundings.plugin_list, self.surroundings.out)?;
+                Ok(Exit::Fine)
+            }
             Command::Reference => {
                 let tables = reference::TABLES.iter();
                 let tables = tables.chain(&self.surroundings.plugin_tables);

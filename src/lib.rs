@@ -7,6 +7,7 @@ pub mod config;
 pub mod connectors;
 pub mod converters;
 pub mod kafka;
+pub mod plugins;
 pub mod sinks;
 pub mod telemetry;
 pub mod transforms;

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use sluice::cli::{App, Exit, MigrationTarget, Surroundings, execute};
 use sluice::config::env::Environment;
 use sluice::config::load::Configuration;
+use sluice::plugins::{Plugin, PluginType};
 
 const GOOD_WORKER: &str = "tests/config/good/worker.properties";
 const GOOD_CONNECTOR: &str = "tests/config/good/orders.json";
@@ -45,6 +46,11 @@ fn sluice(arguments: &[&str], variables: &[(String, String)]) -> Said {
     let surroundings = Surroundings {
         environment: Environment::of(variables.iter().cloned().collect::<BTreeMap<_, _>>()),
         plugins: plugins::PLUGINS,
+        plugin_list: vec![Plugin {
+            kind: PluginType::Sink,
+            class: "file",
+            aliases: vec!["FileStreamSink"],
+        }],
         plugin_tables: Vec::new(),
         out: &mut out,
         err: &mut err,
@@ -226,6 +232,23 @@ fn a_bad_command_line_is_a_bad_configuration() {
     let help = sluice(&["--help"], &[]);
     assert_eq!((help.exit, help.err.as_str()), (Exit::Fine, ""));
     assert!(help.out.contains("migrate"), "{}", help.out);
+}
+
+#[test]
+fn plugins_are_listed_as_a_table_or_as_connect_lists_them() {
+    let table = sluice(&["plugins"], &[]);
+    assert_eq!(table.exit, Exit::Fine);
+    assert_eq!(
+        table.out,
+        "TYPE  CLASS  ALIASES\nsink  file   FileStreamSink\n"
+    );
+    let json = sluice(&["plugins", "--json"], &[]);
+    let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(
+        json,
+        serde_json::json!([{"class": "file", "type": "sink", "version": version}])
+    );
 }
 
 #[test]
