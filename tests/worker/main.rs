@@ -18,3 +18,4 @@ mod scaling;
 mod security;
 mod span;
 mod stage;
+mod transforms;
