@@ -136,7 +136,7 @@ impl Replacement {
                 Piece::Text(plain) => text.push_str(plain),
                 // A group that took no part stands for nothing.
                 Piece::Group(group) => {
-                    text.push_str(found.get(*group).map_or("", |it| it.as_str()))
+                    text.push_str(found.get(*group).map_or("", |it| it.as_str()));
                 }
             }
         }

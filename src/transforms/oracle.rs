@@ -1,5 +1,5 @@
 //! Every transform and predicate beside Kafka Connect's own: `cases.jsonl` has
-//! what Connect 4.4.0 made of each case, printed by `Oracle.java`.
+//! what Connect 4.4.0 made of each case, printed by `Oracle.java` beside it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::converters::json::{WriteOptions, to_json};
 use crate::converters::part::Part;
 use crate::converters::registry::converter;
 
-const CASES: &str = include_str!("cases.jsonl");
+const CASES: &str = include_str!("oracle/cases.jsonl");
 const PREDICATES: &str = "predicates.";
 /// Drops records, so that a predicate shows.
 const FILTER: &str = "Filter";
