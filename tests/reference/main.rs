@@ -117,6 +117,23 @@ fn every_example_is_a_sound_configuration() {
     }
 }
 
+#[test]
+fn the_chain_in_the_guide_of_transforms_is_sound() {
+    let guide = fs::read_to_string("docs/transforms.md").unwrap();
+    let (_, block) = guide.split_once("```json\n").unwrap();
+    let (connector, _) = block.split_once("```").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("orders.json");
+    fs::write(&path, connector).unwrap();
+    let worker = format!("{EXAMPLES}/worker.properties");
+    let path = path.to_str().unwrap();
+    let said = sluice(&["check", &worker, "--connector", path]);
+    assert_eq!((said.exit, said.err.as_str()), (Exit::Fine, ""));
+    for kind in ["transform", "predicate"] {
+        assert!(said.out.contains(&format!("  {kind}s.")), "{}", said.out);
+    }
+}
+
 /// Files that a page tells its reader to use.
 #[test]
 fn every_example_that_the_readme_uses_is_there() {
