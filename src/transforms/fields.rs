@@ -1,10 +1,8 @@
 //! The fields of a record's key or value: a map without a schema, or a struct.
 
-use std::sync::Arc;
-
 use sluice_actors::ports::converter::ConvertError;
 use sluice_actors::record::SinkRecord;
-use sluice_actors::value::{Datum, Field, Kind, Schema, Value};
+use sluice_actors::value::{Datum, Field, Kind, Schema, SchemaRef, Value};
 
 use super::recent::Recent;
 
@@ -21,14 +19,14 @@ pub(super) enum Content {
     Null,
     Map(Vec<(Value, Value)>),
     /// As many values as the schema has fields.
-    Struct(Arc<Schema>, Vec<Value>),
+    Struct(SchemaRef, Vec<Value>),
 }
 
 /// What a transform makes of a schema, by the schema.
-pub(super) type Schemas<V> = Recent<Arc<Schema>, V>;
+pub(super) type Schemas<V> = Recent<SchemaRef, V>;
 
 pub(super) fn schemas<V: Clone>() -> Schemas<V> {
-    Recent::by(Arc::ptr_eq)
+    Recent::by(SchemaRef::ptr_eq)
 }
 
 impl Part {
@@ -54,7 +52,7 @@ impl Part {
             (Value::Null, _) => Ok(Content::Null),
             (Value::Map(entries), None) => Ok(Content::Map(entries)),
             (Value::Struct(values), Some(schema)) if fields(schema).len() == values.len() => {
-                Ok(Content::Struct(Arc::clone(schema), values))
+                Ok(Content::Struct(schema.clone(), values))
             }
             (Value::Struct(_), _) => {
                 Err(self.error("is a struct without the fields of its schema"))
@@ -82,7 +80,7 @@ pub(super) fn fields(schema: &Schema) -> &[Field] {
 pub(super) fn with_fields(
     schema: &Schema,
     fields: impl IntoIterator<Item = Field>,
-) -> Result<Arc<Schema>, ConvertError> {
+) -> Result<SchemaRef, ConvertError> {
     let mut different: Vec<Field> = Vec::new();
     for field in fields {
         if different.iter().any(|it| it.name == field.name) {
@@ -91,7 +89,7 @@ pub(super) fn with_fields(
         }
         different.push(field);
     }
-    Ok(Arc::new(Schema {
+    Ok(SchemaRef::from(Schema {
         kind: Kind::Struct(different),
         optional: false,
         name: schema.name.clone(),

@@ -6,7 +6,7 @@ use bytestring::ByteString;
 use sluice_actors::ports::converter::ConvertError;
 use sluice_actors::ports::transform::Transform;
 use sluice_actors::record::SinkRecord;
-use sluice_actors::value::{Field, Kind, Schema, TIMESTAMP, Value};
+use sluice_actors::value::{Field, Kind, Schema, SchemaRef, TIMESTAMP, Value};
 
 use super::entry::Entry;
 use super::fields::{self, Content, Part, Schemas};
@@ -117,7 +117,7 @@ impl Insertion {
     fn field(&self) -> Field {
         Field {
             name: self.name.to_string(),
-            schema: Arc::new(self.source.schema(self.optional)),
+            schema: SchemaRef::from(self.source.schema(self.optional)),
         }
     }
 
@@ -139,7 +139,7 @@ struct InsertField {
     part: Part,
     insertions: Vec<Insertion>,
     replace_null: bool,
-    schemas: Schemas<Arc<Schema>>,
+    schemas: Schemas<SchemaRef>,
 }
 
 impl InsertField {
@@ -167,7 +167,7 @@ impl InsertField {
         }
     }
 
-    fn extended(&self, schema: &Schema) -> Result<Arc<Schema>, ConvertError> {
+    fn extended(&self, schema: &Schema) -> Result<SchemaRef, ConvertError> {
         let present = fields::fields(schema).iter().cloned();
         let inserted = self.insertions.iter().map(Insertion::field);
         fields::with_fields(schema, present.chain(inserted))
@@ -247,9 +247,9 @@ mod tests {
     fn order() -> Datum {
         let field = Field {
             name: "id".into(),
-            schema: Arc::new(Schema::of(Kind::String)),
+            schema: SchemaRef::from(Schema::of(Kind::String)),
         };
-        let schema = Arc::new(Schema::of(Kind::Struct(vec![field])));
+        let schema = SchemaRef::from(Schema::of(Kind::Struct(vec![field])));
         Datum::with_schema(schema, Value::Struct(vec![Value::String("a".into())]))
     }
 
@@ -261,8 +261,8 @@ mod tests {
             let record = applied(&insert, record(Datum::null(), value.clone()));
             record.value.schema.unwrap()
         });
-        assert!(Arc::ptr_eq(&one, &other));
-        assert!(!Arc::ptr_eq(&one, &value.schema.unwrap()));
+        assert!(SchemaRef::ptr_eq(&one, &other));
+        assert!(!SchemaRef::ptr_eq(&one, &value.schema.unwrap()));
     }
 
     /// The offset is the source's, the topic what the sink will see.

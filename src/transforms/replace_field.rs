@@ -7,7 +7,7 @@ use bytestring::ByteString;
 use sluice_actors::ports::converter::ConvertError;
 use sluice_actors::ports::transform::Transform;
 use sluice_actors::record::SinkRecord;
-use sluice_actors::value::{Field, Schema, Value};
+use sluice_actors::value::{Field, Schema, SchemaRef, Value};
 
 use super::entry::Entry;
 use super::fields::{self, Content, Part, Schemas};
@@ -87,7 +87,7 @@ struct ReplaceField {
 
 /// What becomes of the structs of one schema.
 struct Plan {
-    schema: Arc<Schema>,
+    schema: SchemaRef,
     /// The places of the values that stay, in their order.
     kept: Vec<usize>,
 }
@@ -153,7 +153,7 @@ impl ReplaceField {
         let name = self.renames.get(&field.name);
         Field {
             name: name.map_or_else(|| field.name.clone(), ToString::to_string),
-            schema: Arc::clone(&field.schema),
+            schema: field.schema.clone(),
         }
     }
 }
@@ -176,7 +176,7 @@ impl Transform for ReplaceField {
                     fields::replace_nulls(fields::fields(&plan.schema), &mut kept);
                 }
                 let datum = self.part.of(&mut record);
-                datum.schema = Some(Arc::clone(&plan.schema));
+                datum.schema = Some(plan.schema.clone());
                 datum.value = Value::Struct(kept);
             }
         }
@@ -213,14 +213,14 @@ mod tests {
     const CLASS: &str = "ReplaceField$Value";
 
     fn two_fields() -> Datum {
-        let schema = Arc::new(Schema::of(Kind::String));
+        let schema = SchemaRef::from(Schema::of(Kind::String));
         let field = |name: &str| Field {
             name: name.into(),
-            schema: Arc::clone(&schema),
+            schema: schema.clone(),
         };
         let schema = Schema::of(Kind::Struct(vec![field("a"), field("b")]));
         let values = ["of a", "of b"].map(|text| Value::String(text.into()));
-        Datum::with_schema(Arc::new(schema), Value::Struct(values.into()))
+        Datum::with_schema(SchemaRef::from(schema), Value::Struct(values.into()))
     }
 
     fn entry(name: &str, number: i64) -> (Value, Value) {
@@ -264,7 +264,7 @@ mod tests {
             let record = applied(&replace, record(Datum::null(), value.clone()));
             record.value.schema.unwrap()
         });
-        assert!(Arc::ptr_eq(&one, &other));
+        assert!(SchemaRef::ptr_eq(&one, &other));
     }
 
     #[test]
