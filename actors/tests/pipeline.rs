@@ -274,6 +274,31 @@ async fn an_unavailable_sink_burns_no_attempts() {
 }
 
 #[actix::test]
+async fn a_sink_that_says_for_how_long_is_left_alone_so_long() {
+    const REST: Duration = Duration::from_secs(20);
+    const PUTS: usize = 4;
+    let sink = FakeSinkFactory::new(|_, puts| {
+        if puts + 1 < PUTS {
+            Act::Fail(SinkError::UnavailableFor("throttled".into(), REST))
+        } else {
+            Act::Deliver
+        }
+    });
+    let began = Instant::now();
+    let running = start(&[1], policy(1, Tolerance::None), &sink);
+    running.until_accepted(1).await;
+    let (took, rests) = (began.elapsed(), REST * (PUTS as u32 - 1));
+    assert!(took >= rests, "{took:?}");
+    assert!(
+        took < rests + REST / 2,
+        "no back-off on top of it: {took:?}"
+    );
+    let puts = running.seen.puts.load(std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(puts, PUTS);
+    assert_eq!(running.source.delivery_count(0, 0), 1);
+}
+
+#[actix::test]
 async fn a_chunk_with_a_hidden_bad_record_is_split_until_it_is_found() {
     let sink = FakeSinkFactory::new(|record, _| match record.offset {
         11 => Act::Fail(SinkError::RejectedOne("one of these".into())),
