@@ -1,6 +1,7 @@
 //! Where records go, one sink a folder.
 
 pub mod file;
+pub mod http;
 pub mod null;
 pub mod registry;
 
