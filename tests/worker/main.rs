@@ -8,6 +8,7 @@ mod ending;
 mod fairness;
 mod groups;
 mod history;
+mod http;
 mod load;
 mod main_job;
 mod memory;
