@@ -325,3 +325,21 @@ fn a_connection_whose_credentials_end_is_drained_and_replaced() {
     assert!(sim.news().contains(&"lost 8-9".to_owned()));
     assert_eq!(sim.request().epoch, 0);
 }
+
+#[test]
+fn a_fetch_does_not_wait_past_the_time_to_drain() {
+    let mut sim = Sim::joined(1000, &[1]);
+    sim.expires_at = Some(sim.now + Duration::from_secs(2));
+    sim.fetch(1);
+    sim.accept(1, &[]);
+    assert_eq!(sim.fetch(1).max_wait.as_millis(), 500);
+    sim.accept(1, &[]);
+    sim.pass(Duration::from_millis(1700));
+    assert_eq!(sim.fetch(1).max_wait.as_millis(), 300);
+    sim.bring(1, 0, 0, 9);
+    sim.pass(Duration::from_millis(297));
+    assert_eq!(sim.fetch(1).max_wait.as_millis(), 3, "also while busy");
+    sim.accept(1, &[]);
+    sim.pass(3 * MILLI);
+    assert!(sim.plan().is_empty());
+}
