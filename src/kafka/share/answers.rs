@@ -158,6 +158,7 @@ impl Broker {
             broker: self.id,
             key,
             acquired,
+            reserved: None,
         });
     }
 

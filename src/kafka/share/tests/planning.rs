@@ -160,7 +160,30 @@ fn nothing_is_fetched_while_the_bytes_are_used_up() {
     let held = sim.credit.hold(1 << 20);
     assert!(sim.plan().is_empty());
     drop(held);
-    assert_eq!(sim.fetch(1).max_bytes, 1 << 20);
+    assert!(sim.fetch(1).max_bytes > 0);
+}
+
+#[test]
+fn less_is_asked_for_the_more_answers_grew() {
+    let mut sim = Sim::joined(100_000, &[1]);
+    let mut asked = vec![sim.fetch(1).max_bytes];
+    for (round, growth) in [(0, 1), (1, 1), (2, 200)] {
+        sim.growth = growth;
+        for offset in 100 * round..100 * (round + 1) {
+            sim.bring(1, 0, offset, offset);
+            sim.settle(0, offset, offset, Settlement::Accept);
+            asked.push(sim.fetch(1).max_bytes);
+        }
+        sim.give_back();
+    }
+    // Carefully at first, and never so that eight times as much would not fit.
+    assert!(asked[0] <= (1 << 20) / 50, "{}", asked[0]);
+    let (settled, surprised) = (asked[200], asked[201]);
+    assert!(
+        ((1 << 20) / 10..=(1 << 20) / 8).contains(&settled),
+        "{settled}"
+    );
+    assert!(surprised <= (1 << 20) / 199, "{surprised}");
 }
 
 #[test]

@@ -15,7 +15,8 @@ use crate::kafka::share::config::ShareSourceConfig;
 use crate::kafka::share::layout::{Layout, Place, Survey};
 use crate::kafka::share::records::AcquiredRange;
 use crate::kafka::share::request::{
-    Acknowledgements, Acquired, Body, Failure, Fetch, PartitionReply, Read, Refusal, Reply, Request,
+    Acknowledgements, Acquired, Body, Failure, Fetch, HasRead, PartitionReply, Read, Refusal,
+    Reply, Request,
 };
 use crate::kafka::share::session::PartitionKey;
 use crate::kafka::share::settlements::AckType;
@@ -77,6 +78,8 @@ pub(super) struct Sim {
     /// Every event in order, in short.
     pub(super) told: Vec<String>,
     pub(super) expires_at: Option<Instant>,
+    /// How many times larger records are than in the log.
+    pub(super) growth: usize,
     batches: Vec<AcquiredBatch>,
 }
 
@@ -100,6 +103,7 @@ impl Sim {
             now,
             told: Vec::new(),
             expires_at: None,
+            growth: 1,
             batches: Vec::new(),
         }
     }
@@ -186,15 +190,23 @@ impl Sim {
 
     /// Every offset that was acquired has a record.
     fn read(&mut self) {
-        let unread = self.client.take_unread();
-        let read = unread.into_iter().map(|unread| Read {
+        let Some(to_read) = self.client.take_unread(self.now) else {
+            return;
+        };
+        let read = to_read.unread.into_iter().map(|unread| Read {
             broker: unread.broker,
             key: unread.key,
             deadline: unread.acquired.deadline,
             gaps: Vec::new(),
             batch: Some(batch(unread.acquired)),
+            packed: 1,
+            unpacked: self.growth,
         });
-        self.client.read(read.collect());
+        let done = HasRead {
+            read: read.collect(),
+            left: Vec::new(),
+        };
+        self.client.read(done);
     }
 
     /// The broker takes everything, and brings nothing.
@@ -267,6 +279,11 @@ impl Sim {
                 self.batches.extend(batches);
             }
         }
+    }
+
+    /// The pipeline is done with all that it was told of.
+    pub(super) fn give_back(&mut self) {
+        self.batches.clear();
     }
 
     /// What was told since the last call.
