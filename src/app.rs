@@ -8,12 +8,13 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Duration, interval};
 
-use crate::cli::{App, Exit, MigrationTarget};
+use crate::cli::{App, Exit, MigrationOrder, MigrationTarget};
 use crate::config::load::Configuration;
 use crate::config::plugins::Plugins;
 use crate::config::reference::Table;
 use crate::connectors::{Manager, migrate};
 use crate::converters::part::Part;
+use crate::kafka::admin::Direction;
 use crate::telemetry::{logs, status_log};
 use crate::{converters, sinks, transforms};
 
@@ -73,9 +74,9 @@ impl App for Worker {
         }
     }
 
-    fn migrate(&self, configuration: Configuration, connector: &str, to: MigrationTarget) -> Exit {
+    fn migrate(&self, configuration: Configuration, order: &MigrationOrder) -> Exit {
         logs::start(&configuration.worker.log);
-        let MigrationTarget::Share = to;
+        let connector = &*order.connector;
         let Some(config) = configuration
             .connectors
             .iter()
@@ -83,7 +84,12 @@ impl App for Worker {
         else {
             return Exit::BadConfiguration;
         };
-        match runtime().map(|runtime| runtime.block_on(migrate(config))) {
+        let direction = match order.to {
+            MigrationTarget::Share => Direction::ToShare,
+            MigrationTarget::Consumer => Direction::ToConsumer,
+        };
+        let migration = migrate(config, direction, order.dry_run);
+        match runtime().map(|runtime| runtime.block_on(migration)) {
             Ok(Ok(report)) => {
                 #[allow(clippy::print_stdout, reason = "the command's answer")]
                 {
@@ -92,7 +98,7 @@ impl App for Worker {
                 Exit::Fine
             }
             Ok(Err(error)) => {
-                tracing::error!(connector, %error, "nothing was carried over");
+                tracing::error!(connector, %error, "positions were not carried over");
                 Exit::Unavailable
             }
             Err(error) => {

@@ -50,7 +50,7 @@ enum Command {
     Run(PlaceArgs),
     /// Shows the configuration in effect, or all that is wrong with it.
     Check(PlaceArgs),
-    /// Carries a connector's positions over to its share group.
+    /// Carries a connector's positions over to its share group, or back.
     Migrate(MigrateArgs),
     /// Lists sinks, converters, transforms and predicates by their names.
     Plugins(PluginsArgs),
@@ -88,6 +88,9 @@ struct MigrateArgs {
     /// Where its positions go.
     #[arg(long)]
     to: MigrationTarget,
+    /// Only shows what would be set.
+    #[arg(long)]
+    dry_run: bool,
     /// The worker's file (.properties or .json).
     #[arg(long = "worker", value_name = "WORKER_FILE")]
     worker: Option<PathBuf>,
@@ -105,7 +108,21 @@ struct PluginsArgs {
 /// The kind of group that takes the positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MigrationTarget {
+    /// The share group, from Connect's group.
     Share,
+    /// Connect's group, from the share group. Records that the share group has
+    /// finished beyond its start offsets come again.
+    Consumer,
+}
+
+/// What `migrate` is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MigrationOrder {
+    /// One of the configuration's.
+    pub connector: String,
+    pub to: MigrationTarget,
+    /// Only show what would be set.
+    pub dry_run: bool,
 }
 
 /// `--set` may hold a secret.
@@ -150,9 +167,8 @@ pub trait App {
     /// Runs until it is told to stop.
     fn run(&self, configuration: Configuration) -> Exit;
 
-    /// Carries the positions of one connector over. It is one of the
-    /// configuration's.
-    fn migrate(&self, configuration: Configuration, connector: &str, to: MigrationTarget) -> Exit;
+    /// Carries the positions of one connector over.
+    fn migrate(&self, configuration: Configuration, order: &MigrationOrder) -> Exit;
 }
 
 /// The process's surroundings, passed in so that tests need no process.
@@ -251,7 +267,12 @@ impl Session<'_> {
             )?;
             return Ok(Exit::BadConfiguration);
         }
-        Ok(app.migrate(configuration, &args.name, args.to))
+        let order = MigrationOrder {
+            connector: args.name,
+            to: args.to,
+            dry_run: args.dry_run,
+        };
+        Ok(app.migrate(configuration, &order))
     }
 
     /// What was loaded if it is sound; otherwise its faults are told.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sluice::cli::{App, Exit, MigrationTarget, Surroundings, execute};
+use sluice::cli::{App, Exit, MigrationOrder, MigrationTarget, Surroundings, execute};
 use sluice::config::env::Environment;
 use sluice::config::load::Configuration;
 use sluice::plugins::{Plugin, PluginType};
@@ -29,9 +29,14 @@ impl App for FakeApp {
         Exit::Unavailable
     }
 
-    fn migrate(&self, _: Configuration, connector: &str, to: MigrationTarget) -> Exit {
-        assert_eq!((connector, to), ("orders", MigrationTarget::Share));
-        Exit::Internal
+    fn migrate(&self, _: Configuration, order: &MigrationOrder) -> Exit {
+        assert_eq!(order.connector, "orders");
+        match (order.to, order.dry_run) {
+            (MigrationTarget::Share, false) => Exit::Internal,
+            (MigrationTarget::Share, true) => Exit::Unfinished,
+            (MigrationTarget::Consumer, false) => Exit::Interrupted,
+            (MigrationTarget::Consumer, true) => Exit::Fine,
+        }
     }
 }
 
@@ -206,14 +211,19 @@ fn commands_get_a_sound_configuration_or_none() {
         sluice(&["run", "--connector", GOOD_CONNECTOR], &[]).exit,
         Exit::BadConfiguration
     );
-    let migrate = |name| {
-        sluice(
-            &[&["migrate", name, "--to", "share"], &places[..]].concat(),
-            &[],
-        )
+    let migrate = |name, order: &[&str]| {
+        let arguments = [&["migrate", name, "--to"], order, &places[..]].concat();
+        sluice(&arguments, &[])
     };
-    assert_eq!(migrate("orders").exit, Exit::Internal);
-    let unknown = migrate("refunds");
+    for (order, exit) in [
+        (&["share"][..], Exit::Internal),
+        (&["share", "--dry-run"], Exit::Unfinished),
+        (&["consumer"], Exit::Interrupted),
+        (&["consumer", "--dry-run"], Exit::Fine),
+    ] {
+        assert_eq!(migrate("orders", order).exit, exit, "{order:?}");
+    }
+    let unknown = migrate("refunds", &["share"]);
     assert_eq!(unknown.exit, Exit::BadConfiguration);
     assert_eq!(
         unknown.err,
