@@ -23,6 +23,7 @@ use crate::books::{Effects, Policy, SharedBooks};
 use crate::conversion::Conversion;
 use crate::credit::Credit;
 use crate::delivery::DeliverySettings;
+use crate::error_log::ErrorLog;
 use crate::live_view::{ConnectorState, LiveView};
 use crate::mailbox::{Letter, Mailbox};
 use crate::messages::{Drain, RecordFailed, SourceState, TaskEnd, TaskGone};
@@ -57,8 +58,7 @@ pub struct PipelineSpec {
     /// `share.partition.max.record.locks`: how far the open records of one
     /// partition may reach.
     pub span: usize,
-    /// `errors.log.enable`.
-    pub log_errors: bool,
+    pub error_log: ErrorLog,
 }
 
 /// A running connector.
@@ -159,7 +159,7 @@ impl Supervisor {
             connector: Arc::clone(&self.connector),
             books: Arc::clone(&self.books),
             source: Arc::clone(&self.source),
-            log_errors: self.spec.log_errors,
+            error_log: self.spec.error_log,
         }
     }
 

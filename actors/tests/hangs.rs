@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use sluice_actors::books::{Policy, Tolerance};
 use sluice_actors::conversion::Conversion;
 use sluice_actors::credit::Credit;
+use sluice_actors::error_log::ErrorLog;
 use sluice_actors::gate::Gate;
 use sluice_actors::live_view::{ConnectorState, ConnectorView, LiveView};
 use sluice_actors::ports::converter::{ConvertError, Converter};
@@ -123,7 +124,7 @@ impl Setting {
             flush_interval: Duration::from_millis(500),
             max_in_flight_records: Some(1000),
             span: 2000,
-            log_errors: true,
+            error_log: ErrorLog::Records,
         };
         let pipeline = Pipeline::start(
             spec,

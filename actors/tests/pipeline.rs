@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sluice_actors::books::{Policy, Tolerance};
 use sluice_actors::credit::Credit;
+use sluice_actors::error_log::ErrorLog;
 use sluice_actors::gate::Gate;
 use sluice_actors::live_view::{ConnectorState, LiveView};
 use sluice_actors::ports::converter::{ConvertError, Converter};
@@ -100,7 +101,7 @@ fn start_on(
         flush_interval: Duration::from_millis(500),
         max_in_flight_records: None,
         span: 2000,
-        log_errors: true,
+        error_log: ErrorLog::Records,
     };
     let pipeline = Pipeline::start(
         spec,

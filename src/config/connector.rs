@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use regex::Regex;
+use sluice_actors::error_log::ErrorLog;
 
 pub use super::connector_keys::{GROUP_PROTOCOL, KEYS, MAX_PUT_RECORDS};
 
@@ -54,8 +55,7 @@ pub struct ErrorsConfig {
     /// How long a put is tried again; `None` is without end.
     pub retry_timeout: Option<Duration>,
     pub retry_delay_max: Duration,
-    pub log: bool,
-    pub log_messages: bool,
+    pub log: ErrorLog,
 }
 
 /// Where a new share group begins.

@@ -117,13 +117,13 @@ pub const KEYS: &[Key] = &[
         "errors.log.enable",
         Kind::Boolean,
         Preset::Value("false"),
-        "Whether tolerated errors are logged.",
+        "Whether each record that is put aside is logged, with stage and cause.",
     ),
     key(
         "errors.log.include.messages",
         Kind::Boolean,
         Preset::Value("false"),
-        "Without effect so far: the log always names topic, partition and offset, never more.",
+        "Whether that names the record, by topic, partition and offset; never its key or value.",
     ),
     key(
         DEAD_LETTER_MODE,

@@ -246,7 +246,7 @@ fn pipeline_spec(
         flush_interval: FLUSH_INTERVAL,
         max_in_flight_records: config.share.max_in_flight_records,
         span: settings.max_record_locks.value as usize,
-        log_errors: config.errors.log,
+        error_log: config.errors.log,
     })
 }
 

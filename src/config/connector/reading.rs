@@ -1,6 +1,7 @@
 //! From settings to a connector's configuration, fault by fault.
 
 use regex::Regex;
+use sluice_actors::error_log::ErrorLog;
 
 use super::limits;
 use super::{ConnectorConfig, ConverterConfig, ErrorsConfig, OffsetReset, ShareConfig, Topics};
@@ -312,8 +313,10 @@ impl Reading<'_> {
                 .filter(|timeout| *timeout >= 0)
                 .map(limits::milliseconds),
             retry_delay_max: reader.duration("errors.retry.delay.max.ms"),
-            log: reader.boolean("errors.log.enable"),
-            log_messages: reader.boolean("errors.log.include.messages"),
+            log: error_log(
+                reader.boolean("errors.log.enable"),
+                reader.boolean("errors.log.include.messages"),
+            ),
         }
     }
 
@@ -340,5 +343,13 @@ impl Reading<'_> {
             class: self.class(part.class_key()).to_owned(),
             settings: self.settings.below(part.prefix()),
         }
+    }
+}
+
+const fn error_log(enable: bool, include_messages: bool) -> ErrorLog {
+    match (enable, include_messages) {
+        (false, _) => ErrorLog::Off,
+        (true, false) => ErrorLog::Causes,
+        (true, true) => ErrorLog::Records,
     }
 }

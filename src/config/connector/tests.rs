@@ -42,6 +42,18 @@ pub(super) fn faults(pairs: &[(&str, &str)]) -> String {
 }
 
 #[test]
+fn records_are_named_in_the_log_only_if_errors_are_logged_at_all() {
+    let log = |pairs: &[(&str, &str)]| good(pairs).errors.log;
+    let (enable, messages) = (
+        ("errors.log.enable", "true"),
+        ("errors.log.include.messages", "true"),
+    );
+    assert_eq!(log(&[enable]), ErrorLog::Causes);
+    assert_eq!(log(&[enable, messages]), ErrorLog::Records);
+    assert_eq!(log(&[messages]), ErrorLog::Off);
+}
+
+#[test]
 fn defaults_are_connects_or_the_tables() {
     let connector = good(&[]);
     assert_eq!(connector.tasks_max, 1);
@@ -52,8 +64,7 @@ fn defaults_are_connects_or_the_tables() {
             tolerates: false,
             retry_timeout: None,
             retry_delay_max: Duration::from_secs(60),
-            log: false,
-            log_messages: false,
+            log: ErrorLog::Off,
         }
     );
     assert_eq!(
