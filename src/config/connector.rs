@@ -94,6 +94,8 @@ pub struct ConnectorConfig {
     /// In the order in which they are applied.
     pub transforms: Vec<TransformConfig>,
     pub max_put_records: usize,
+    /// The worker's `offset.flush.interval.ms`.
+    pub flush_interval: Duration,
     pub errors: ErrorsConfig,
     pub share: ShareConfig,
     pub consumer: ConsumerConfig,

@@ -34,7 +34,6 @@ pub const WORKER: &[Inert] = &[
     inert("config.storage.", FILES),
     inert("status.storage.", ALONE),
     inert("offset.storage.", NO_OFFSETS),
-    inert("offset.flush.interval.ms", NO_OFFSETS),
     inert("offset.flush.timeout.ms", NO_OFFSETS),
     inert("session.timeout.ms", ALONE),
     inert("heartbeat.interval.ms", ALONE),

@@ -130,6 +130,7 @@ impl Reading<'_> {
             header_converter: self.converter(Part::Header),
             transforms,
             max_put_records: limits::count(max_put_records),
+            flush_interval: self.worker.flush_interval,
             errors,
             share,
             consumer,
