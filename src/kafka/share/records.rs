@@ -126,10 +126,11 @@ impl Walk {
         self.current.is_none()
     }
 
-    /// Whether more than there is room for has come of it. Behind a damaged
-    /// batch nobody can stop: where its offsets end, the next one tells.
+    /// Whether more than there is room for has come of it. Never just behind a
+    /// damaged batch, whose offsets end where the next one begins: nothing came
+    /// of it.
     fn is_full(&self, room: usize) -> bool {
-        self.damaged.is_none() && self.out.unpacked.saturating_sub(self.out.packed) > room
+        self.out.unpacked.saturating_sub(self.out.packed) > room
     }
 
     /// Leaves the rest for later.
