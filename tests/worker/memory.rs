@@ -71,8 +71,8 @@ async fn fill(servers: String, records: u64, compression: &str) -> Result<()> {
     Ok(())
 }
 
-fn options(kafka: &Kafka) -> WorkerOptions {
-    let connector = json!({
+fn options(kafka: &Kafka, more: &[(&str, &str)]) -> WorkerOptions {
+    let mut connector = json!({
         "name": "large",
         "connector.class": "null",
         "tasks.max": "4",
@@ -86,6 +86,9 @@ fn options(kafka: &Kafka) -> WorkerOptions {
         "share.max.in.flight.records": "1000",
         "share.max.in.flight.bytes": IN_FLIGHT.to_string(),
     });
+    for (key, value) in more {
+        connector[key] = json!(value);
+    }
     WorkerOptions::new(BINARY)
         .property("bootstrap.servers", kafka.bootstrap_servers())
         .property("log.format", "json")
@@ -98,7 +101,7 @@ async fn thousands_of_large_records_pass_in_the_memory_of_those_in_flight() -> R
     let kafka = Kafka::start(KafkaOptions::new().heap_mb(1024)).await?;
     kafka.admin().await?.create_topic("large", 4).await?;
     let filling = tokio::spawn(fill(kafka.bootstrap_servers().to_owned(), RECORDS, "none"));
-    let worker = Worker::start(&options(&kafka))?;
+    let worker = Worker::start(&options(&kafka, &[]))?;
     let samples = samples_until_accepted(&worker, RECORDS).await?;
     filling.await??;
 
@@ -124,13 +127,17 @@ async fn thousands_of_large_records_pass_in_the_memory_of_those_in_flight() -> R
     Ok(())
 }
 
-/// In the log they are so small that one fetch could bring them all.
+/// In the log they are so small that one fetch could bring them all; they wait
+/// for longer than their locks last.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn compressed_records_pass_in_the_memory_of_those_in_flight() -> Result<()> {
     let kafka = Kafka::start(KafkaOptions::new()).await?;
     kafka.admin().await?.create_topic("large", 4).await?;
     fill(kafka.bootstrap_servers().to_owned(), COMPRESSED, "zstd").await?;
-    let worker = Worker::start(&options(&kafka))?;
+    let worker = Worker::start(&options(
+        &kafka,
+        &[("share.record.lock.duration.ms", "2000")],
+    ))?;
     let samples = samples_until_accepted(&worker, COMPRESSED).await?;
 
     let held = samples.iter().map(|sample| sample.held).max();

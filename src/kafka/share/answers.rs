@@ -159,6 +159,7 @@ impl Broker {
             key,
             acquired,
             reserved: None,
+            renewing: false,
         });
     }
 

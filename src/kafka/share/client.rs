@@ -198,6 +198,7 @@ impl Client {
     /// What to send now. Call it again after anything has changed.
     pub(super) fn plan(&mut self, now: Instant) -> Vec<Request> {
         self.sweep(now);
+        self.watch_unread(now);
         if self.moving {
             self.move_partitions();
         }
@@ -224,7 +225,7 @@ impl Client {
             .values()
             .filter_map(|broker| broker.wake_at(&turn))
             .chain(sweep)
-            .chain(self.unread.overdue_at().filter(|at| *at > now))
+            .chain(self.unread.renewal_at())
             .min()
     }
 
@@ -288,8 +289,8 @@ impl Client {
 
     /// What is to be read and brought back by `read`; after the next requests
     /// are on their way, which need not wait for it.
-    pub(super) fn take_unread(&mut self, now: Instant) -> Option<ToRead> {
-        self.unread.take(&self.credit, now)
+    pub(super) fn take_unread(&mut self) -> Option<ToRead> {
+        self.unread.take(&self.credit)
     }
 
     /// Records were read.
@@ -349,6 +350,23 @@ impl Client {
             broker.expire(now, &mut told);
         }
         self.tell(told);
+    }
+
+    /// The pipeline looks after locks of records; these have none yet.
+    fn watch_unread(&mut self, now: Instant) {
+        let brokers = &mut self.brokers;
+        self.unread.update(now, |one| {
+            let book = brokers.get(&one.broker)?.books.get(&one.key)?;
+            book.held.value(one.acquired.ranges.first()?.first)
+        });
+        for one in self.unread.renew(now) {
+            let broker = brokers.get_mut(&one.broker);
+            if let Some(book) = broker.and_then(|broker| broker.books.get_mut(&one.key)) {
+                for range in &one.acquired.ranges {
+                    book.renew(range.first, range.last);
+                }
+            }
+        }
     }
 
     fn raise(&mut self, resource: &str, cause: Cause, now: Instant) {

@@ -241,6 +241,7 @@ impl Courier {
             key,
             acquired,
             reserved: _reserved,
+            renewing: _,
         } = unread;
         let limits = Limits {
             batch: self.config.max_decompressed_bytes,
@@ -259,6 +260,7 @@ impl Courier {
                 ..acquired
             },
             reserved: None,
+            renewing: false,
         });
         drop(acquired.held);
         let batch = (!collected.kept.is_empty()).then(|| AcquiredBatch {

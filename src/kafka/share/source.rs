@@ -289,7 +289,7 @@ impl Driver {
     /// Has records read, beside the requests that were just sent: much of it
     /// in pieces, so that the first of it goes on while the rest is read.
     fn read(&mut self) {
-        let to_read = self.client.take_unread(Instant::now());
+        let to_read = self.client.take_unread();
         for piece in to_read.into_iter().flat_map(pieces) {
             let courier = Arc::clone(&self.courier);
             self.readings.spawn(async move { courier.read(piece) });

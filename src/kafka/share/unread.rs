@@ -18,10 +18,8 @@ use super::request::{Read, ToRead, Unread};
 const GUESS: usize = 64;
 /// An answer that grows so far unexpectedly fits into the credit all the same.
 const CAUTION: usize = 8;
-/// This part of a lock's time what is to be read may wait for credit. Then it
-/// is read without: nobody renews its lock before, and a lost one would cost
-/// an attempt.
-const PATIENCE: u32 = 4;
+/// When this part of its lock's time has passed, what waits is renewed.
+const RENEWAL: u32 = 4;
 
 /// See the module.
 #[derive(Debug)]
@@ -96,25 +94,51 @@ impl UnreadQueue {
         free.div_ceil(self.growth.max(CAUTION))
     }
 
-    /// What is to be read now, and how far it may grow.
-    pub(super) fn take(&mut self, credit: &Credit, now: Instant) -> Option<ToRead> {
-        if self.waiting.is_empty() {
+    /// What is to be read now, and how far it may grow. What is being renewed
+    /// waits for the answer: an acquisition is known by its deadline.
+    pub(super) fn take(&mut self, credit: &Credit) -> Option<ToRead> {
+        let room = credit
+            .limit_bytes()
+            .saturating_sub(self.held_by_others(credit));
+        let fresh = std::mem::take(&mut self.fresh);
+        if room == 0 && !fresh {
             return None;
         }
-        let overdue = self.overdue_at().is_some_and(|at| at <= now);
-        let room = match credit
-            .limit_bytes()
-            .saturating_sub(self.held_by_others(credit))
-        {
-            _ if overdue => usize::MAX,
-            0 if !self.fresh => return None,
-            room => room,
-        };
-        self.fresh = false;
-        Some(ToRead {
-            unread: self.waiting.drain(..).collect(),
+        let (renewing, unread): (VecDeque<_>, VecDeque<_>) =
+            self.waiting.drain(..).partition(|one| one.renewing);
+        self.waiting = renewing;
+        (!unread.is_empty()).then(|| ToRead {
+            unread: unread.into(),
             room,
         })
+    }
+
+    /// What is to be renewed now; nobody else does it before it is read.
+    pub(super) fn renew(&mut self, now: Instant) -> impl Iterator<Item = &Unread> {
+        let due = self
+            .waiting
+            .iter_mut()
+            .filter(move |one| renewal_at(one).is_some_and(|at| at <= now));
+        due.map(|one| {
+            one.renewing = true;
+            &*one
+        })
+    }
+
+    /// Sets the locks' deadlines right, and forgets what has lost its lock, or
+    /// was acquired anew.
+    pub(super) fn update(&mut self, now: Instant, deadline: impl Fn(&Unread) -> Option<Instant>) {
+        self.waiting.retain_mut(|one| {
+            let Some(deadline) = deadline(one) else {
+                return false;
+            };
+            if deadline == one.acquired.deadline {
+                return true;
+            }
+            one.acquired.deadline = deadline;
+            one.acquired.arrived_at = now;
+            std::mem::take(&mut one.renewing)
+        });
     }
 
     /// By records, and by what is being read.
@@ -127,12 +151,14 @@ impl UnreadQueue {
         (credit.held_bytes() + self.reserved.held_bytes()).saturating_sub(own)
     }
 
-    /// When the first that waits must be read.
-    pub(super) fn overdue_at(&self) -> Option<Instant> {
-        let overdue_at = |one: &Unread| {
-            let (from, to) = (one.acquired.arrived_at, one.acquired.deadline);
-            from + to.saturating_duration_since(from) / PATIENCE
-        };
-        self.waiting.iter().map(overdue_at).min()
+    /// When the first that waits is to be renewed.
+    pub(super) fn renewal_at(&self) -> Option<Instant> {
+        self.waiting.iter().filter_map(renewal_at).min()
     }
+}
+
+fn renewal_at(unread: &Unread) -> Option<Instant> {
+    let (from, to) = (unread.acquired.arrived_at, unread.acquired.deadline);
+    let at = from + to.saturating_duration_since(from) / RENEWAL;
+    (!unread.renewing).then_some(at)
 }

@@ -201,6 +201,35 @@ fn a_renewal_goes_at_once_and_never_on_a_fetch() {
 }
 
 #[test]
+fn what_waits_to_be_read_is_renewed_and_comes_with_the_new_deadline() {
+    let mut sim = Sim::joined(1000, &[1]);
+    sim.fetch(1);
+    let held = sim.credit.hold(1 << 20);
+    sim.starved = true;
+    sim.bring(1, 0, 0, 9);
+    sim.news();
+    assert!(sim.plan().is_empty(), "no credit, no fetch");
+    sim.pass(LOCK / 4);
+    assert_eq!(batches(&sim.acknowledge(), 0), [(0, 9, AckType::Renew)]);
+    sim.starved = false;
+    drop(held);
+    sim.read();
+    assert!(sim.news().is_empty(), "not while the answer is out");
+    sim.accept(1, &[0]);
+    sim.fetch(1);
+    sim.read();
+    sim.accept(1, &[]);
+    assert_eq!(sim.news(), ["renewed Renew 0-9", "acquired [0]"]);
+    // Beyond the first lock it is ours still.
+    sim.pass(LOCK);
+    sim.settle(0, 0, 9, Settlement::Accept);
+    assert_eq!(
+        batches(&sim.fetch(1).acknowledgements, 0),
+        [(0, 9, AckType::Accept)]
+    );
+}
+
+#[test]
 fn a_fetch_waits_briefly_while_something_is_open_and_long_when_idle() {
     let mut sim = Sim::joined(1000, &[1]);
     assert_eq!(sim.fetch(1).max_wait, Duration::from_millis(500));

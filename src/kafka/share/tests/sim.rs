@@ -80,6 +80,8 @@ pub(super) struct Sim {
     pub(super) expires_at: Option<Instant>,
     /// How many times larger records are than in the log.
     pub(super) growth: usize,
+    /// Nothing that is acquired can be read.
+    pub(super) starved: bool,
     batches: Vec<AcquiredBatch>,
 }
 
@@ -104,6 +106,7 @@ impl Sim {
             told: Vec::new(),
             expires_at: None,
             growth: 1,
+            starved: false,
             batches: Vec::new(),
         }
     }
@@ -189,10 +192,17 @@ impl Sim {
     }
 
     /// Every offset that was acquired has a record.
-    fn read(&mut self) {
-        let Some(to_read) = self.client.take_unread(self.now) else {
+    pub(super) fn read(&mut self) {
+        let Some(to_read) = self.client.take_unread() else {
             return;
         };
+        if self.starved {
+            let left = to_read.unread;
+            return self.client.read(HasRead {
+                left,
+                ..HasRead::default()
+            });
+        }
         let read = to_read.unread.into_iter().map(|unread| Read {
             broker: unread.broker,
             key: unread.key,

@@ -48,6 +48,7 @@ impl Desk {
                 held: self.credit.hold(bytes),
             },
             reserved: None,
+            renewing: false,
         }
     }
 
@@ -63,7 +64,7 @@ impl Desk {
 
     /// How many are to be read, and how far they may grow.
     fn take(&mut self) -> Option<(usize, usize)> {
-        let to_read = self.queue.take(&self.credit, self.now)?;
+        let to_read = self.queue.take(&self.credit)?;
         Some((to_read.unread.len(), to_read.room))
     }
 }
@@ -86,7 +87,7 @@ fn less_is_asked_for_until_what_came_is_read() {
     desk.push(2000);
     let free = desk.credit.free_bytes();
     assert_eq!(desk.queue.askable(free), 40_000_usize.div_ceil(30));
-    let reading = desk.queue.take(&desk.credit, desk.now);
+    let reading = desk.queue.take(&desk.credit);
     assert_eq!(desk.queue.askable(free), 40_000_usize.div_ceil(30));
     assert_eq!(
         desk.credit.held_bytes(),
@@ -151,7 +152,7 @@ fn what_is_left_is_read_first() {
     let mut desk = Desk::new(1);
     desk.push(10);
     desk.put_back(20);
-    let to_read = desk.queue.take(&desk.credit, desk.now).unwrap();
+    let to_read = desk.queue.take(&desk.credit).unwrap();
     let sizes = to_read
         .unread
         .iter()
@@ -160,15 +161,41 @@ fn what_is_left_is_read_first() {
 }
 
 #[test]
-fn nothing_waits_for_credit_until_its_lock_is_in_danger() {
+fn what_waits_is_renewed_and_read_after_the_answer() {
     let mut desk = Desk::new(1);
-    let _all = desk.credit.hold(LIMIT);
+    let all = desk.credit.hold(LIMIT);
     desk.put_back(1000);
-    let overdue_at = desk.now + LOCK / 4;
-    assert_eq!(desk.queue.overdue_at(), Some(overdue_at));
-    desk.now = overdue_at - MILLI;
+    let deadline = desk.now + LOCK;
+    let renewal_at = desk.now + LOCK / 4;
+    assert_eq!(desk.queue.renewal_at(), Some(renewal_at));
+    assert_eq!(desk.queue.renew(renewal_at - MILLI).count(), 0);
+    assert_eq!(desk.queue.renew(renewal_at).count(), 1);
+    assert_eq!(desk.queue.renew(renewal_at).count(), 0, "once");
+    assert_eq!(desk.queue.renewal_at(), None);
+
+    drop(all);
+    desk.queue.update(renewal_at, |_| Some(deadline));
+    assert_eq!(desk.take(), None, "the answer will change its deadline");
+    desk.queue.update(renewal_at, |_| Some(renewal_at + LOCK));
+    assert_eq!(
+        desk.queue.renewal_at(),
+        Some(renewal_at + LOCK / 4),
+        "and so on"
+    );
+    let to_read = desk.queue.take(&desk.credit).unwrap();
+    assert_eq!(to_read.unread[0].acquired.deadline, renewal_at + LOCK);
+}
+
+#[test]
+fn what_has_lost_its_lock_is_not_read() {
+    let mut desk = Desk::new(1);
+    desk.push(1000);
+    desk.queue.update(desk.now, |_| None);
     assert_eq!(desk.take(), None);
-    desk.now = overdue_at;
-    assert_eq!(desk.take(), Some((1, usize::MAX)));
-    assert_eq!(desk.queue.overdue_at(), None);
+    // The same offsets came again.
+    desk.push(1000);
+    let other = desk.now + 2 * LOCK;
+    desk.queue.update(desk.now, |_| Some(other));
+    assert_eq!(desk.take(), None);
+    assert_eq!(desk.credit.held_bytes(), 0);
 }
