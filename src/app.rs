@@ -9,16 +9,17 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Duration, interval};
 
-use crate::cli::{App, Exit, MigrationTarget};
+use crate::cli::{App, Exit, MigrationOrder, MigrationTarget};
 use crate::config::load::Configuration;
 use crate::config::plugins::Plugins;
 use crate::config::reference::Table;
 use crate::connectors::{Manager, migrate};
 use crate::converters::part::Part;
-use crate::rest::{Connectors, ListedPlugin, Rest, Server};
+use crate::kafka::admin::Direction;
+use crate::rest::{Connectors, Rest, Server};
 use crate::telemetry::rates::Rates;
 use crate::telemetry::{logs, status_log};
-use crate::{converters, sinks};
+use crate::{converters, sinks, transforms};
 
 /// How often it is looked whether any connector could still run.
 const FAILURE_TICK: Duration = Duration::from_millis(100);
@@ -40,6 +41,8 @@ pub fn plugins() -> Plugins {
                 converters::registry::converter(class, part, properties, faults);
             }
         },
+        aliased_keys: transforms::registry::keys,
+        check_aliased: transforms::registry::check,
     }
 }
 
@@ -48,6 +51,7 @@ pub fn plugins() -> Plugins {
 pub fn plugin_tables() -> Vec<Table> {
     let mut tables = sinks::registry::tables();
     tables.extend(converters::registry::tables());
+    tables.extend(transforms::registry::tables());
     tables
 }
 
@@ -73,9 +77,9 @@ impl App for Worker {
         }
     }
 
-    fn migrate(&self, configuration: Configuration, connector: &str, to: MigrationTarget) -> Exit {
+    fn migrate(&self, configuration: Configuration, order: &MigrationOrder) -> Exit {
         logs::start(&configuration.worker.log);
-        let MigrationTarget::Share = to;
+        let connector = &*order.connector;
         let Some(config) = configuration
             .connectors
             .iter()
@@ -83,7 +87,12 @@ impl App for Worker {
         else {
             return Exit::BadConfiguration;
         };
-        match runtime().map(|runtime| runtime.block_on(migrate(config))) {
+        let direction = match order.to {
+            MigrationTarget::Share => Direction::ToShare,
+            MigrationTarget::Consumer => Direction::ToConsumer,
+        };
+        let migration = migrate(config, direction, order.dry_run);
+        match runtime().map(|runtime| runtime.block_on(migration)) {
             Ok(Ok(report)) => {
                 #[allow(clippy::print_stdout, reason = "the command's answer")]
                 {
@@ -92,7 +101,7 @@ impl App for Worker {
                 Exit::Fine
             }
             Ok(Err(error)) => {
-                tracing::error!(connector, %error, "nothing was carried over");
+                tracing::error!(connector, %error, "positions were not carried over");
                 Exit::Unavailable
             }
             Err(error) => {
@@ -193,7 +202,7 @@ fn serve(server: Server, manager: &Arc<Manager>, view: &Arc<LiveView>, runtime: 
         connectors,
         view: Arc::clone(view),
         rates,
-        plugins: listed_plugins().into(),
+        plugins: crate::plugins::all().into(),
         worker_id: worker_id(addresses.first()).into(),
     };
     server.serve(&rest, runtime.handle());
@@ -213,16 +222,6 @@ fn worker_id(address: Option<&SocketAddr>) -> String {
         Some(address) => address.to_string(),
         None => machine(),
     }
-}
-
-/// All plugins, for REST to list.
-fn listed_plugins() -> Vec<ListedPlugin> {
-    let sinks = sinks::registry::all().iter();
-    let sinks = sinks.map(|sink| ListedPlugin {
-        class: sink.class,
-        kind: "sink",
-    });
-    sinks.collect()
 }
 
 fn second_signal() -> Exit {

@@ -15,6 +15,7 @@ use crate::config::env::Environment;
 use crate::config::load::{Configuration, Loaded, Places, load};
 use crate::config::plugins::Plugins;
 use crate::config::reference::{self, Table};
+use crate::plugins::{self, Plugin};
 use crate::telemetry::reference as metrics_reference;
 
 mod ask;
@@ -54,11 +55,13 @@ enum Command {
     Run(PlaceArgs),
     /// Shows the configuration in effect, or all that is wrong with it.
     Check(PlaceArgs),
-    /// Carries a connector's positions over to its share group.
+    /// Carries a connector's positions over to its share group, or back.
     Migrate(MigrateArgs),
     /// Asks a worker what its connectors do. Ends with 69 if it does not answer,
     /// with 70 if a connector or a task has failed.
     Status(StatusArgs),
+    /// Lists sinks, converters, transforms and predicates by their names.
+    Plugins(PluginsArgs),
     /// Prints all keys (type, default, meaning), or all metrics.
     Reference(ReferenceArgs),
 }
@@ -93,6 +96,9 @@ struct MigrateArgs {
     /// Where its positions go.
     #[arg(long)]
     to: MigrationTarget,
+    /// Only shows what would be set.
+    #[arg(long)]
+    dry_run: bool,
     /// The worker's file (.properties or .json).
     #[arg(long = "worker", value_name = "WORKER_FILE")]
     worker: Option<PathBuf>,
@@ -113,6 +119,13 @@ struct StatusArgs {
 }
 
 #[derive(Args, Debug)]
+struct PluginsArgs {
+    /// As JSON, in the form of Connect's GET /connector-plugins.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
 struct ReferenceArgs {
     #[arg(value_enum, default_value_t = ReferenceOf::Configuration)]
     of: ReferenceOf,
@@ -128,7 +141,21 @@ enum ReferenceOf {
 /// The kind of group that takes the positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MigrationTarget {
+    /// The share group, from Connect's group.
     Share,
+    /// Connect's group, from the share group. Records that the share group has
+    /// finished beyond its start offsets come again.
+    Consumer,
+}
+
+/// What `migrate` is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MigrationOrder {
+    /// One of the configuration's.
+    pub connector: String,
+    pub to: MigrationTarget,
+    /// Only show what would be set.
+    pub dry_run: bool,
 }
 
 /// `--set` may hold a secret.
@@ -173,16 +200,17 @@ pub trait App {
     /// Runs until it is told to stop.
     fn run(&self, configuration: Configuration) -> Exit;
 
-    /// Carries the positions of one connector over. It is one of the
-    /// configuration's.
-    fn migrate(&self, configuration: Configuration, connector: &str, to: MigrationTarget) -> Exit;
+    /// Carries the positions of one connector over.
+    fn migrate(&self, configuration: Configuration, order: &MigrationOrder) -> Exit;
 }
 
 /// The process's surroundings, passed in so that tests need no process.
 pub struct Surroundings<'a> {
     pub environment: Environment,
     pub plugins: Plugins,
-    /// Tables of plugins, for the reference.
+    /// Their names, for the list.
+    pub plugin_list: Vec<Plugin>,
+    /// Their tables, for the reference.
     pub plugin_tables: Vec<Table>,
     pub out: &'a mut dyn Write,
     pub err: &'a mut dyn Write,
@@ -232,6 +260,15 @@ impl Session<'_> {
                 Ok(Exit::Fine)
             }
             Command::Migrate(args) => self.migrate(args, environment, app),
+            Command::Plugins(args) => {
+                let print = if args.json {
+                    plugins::print_json
+                } else {
+                    plugins::print_table
+                };
+                print(&self.surroundings.plugin_list, self.surroundings.out)?;
+                Ok(Exit::Fine)
+            }
             Command::Status(args) => self.status(&args),
             Command::Reference(ReferenceArgs {
                 of: ReferenceOf::Metrics,
@@ -300,7 +337,12 @@ impl Session<'_> {
             )?;
             return Ok(Exit::BadConfiguration);
         }
-        Ok(app.migrate(configuration, &args.name, args.to))
+        let order = MigrationOrder {
+            connector: args.name,
+            to: args.to,
+            dry_run: args.dry_run,
+        };
+        Ok(app.migrate(configuration, &order))
     }
 
     /// What was loaded if it is sound; otherwise its faults are told.

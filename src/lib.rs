@@ -7,6 +7,8 @@ pub mod config;
 pub mod connectors;
 pub mod converters;
 pub mod kafka;
+pub mod plugins;
 pub mod rest;
 pub mod sinks;
 pub mod telemetry;
+pub mod transforms;

@@ -10,6 +10,7 @@ fn main() -> ExitCode {
     let surroundings = Surroundings {
         environment: Environment::of_process(),
         plugins: plugins(),
+        plugin_list: sluice::plugins::all(),
         plugin_tables: plugin_tables(),
         out: &mut std::io::stdout(),
         err: &mut std::io::stderr(),

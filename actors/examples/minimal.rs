@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use sluice_actors::books::{Policy, Tolerance};
 use sluice_actors::chunk::Chunk;
 use sluice_actors::credit::Credit;
+use sluice_actors::error_log::ErrorLog;
 use sluice_actors::gate::Gate;
 use sluice_actors::live_view::LiveView;
 use sluice_actors::messages::Drained;
@@ -71,7 +72,7 @@ fn spec() -> PipelineSpec {
         flush_interval: Duration::from_millis(500),
         max_in_flight_records: None,
         span: 2000,
-        log_errors: true,
+        error_log: ErrorLog::Records,
     }
 }
 

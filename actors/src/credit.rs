@@ -58,6 +58,12 @@ impl Credit {
         self.awaiting.store(awaiting, Ordering::SeqCst);
     }
 
+    /// Bytes that may be held, unless a single record is larger.
+    #[must_use]
+    pub const fn limit_bytes(&self) -> usize {
+        self.limit_bytes
+    }
+
     /// Bytes that may still be fetched.
     #[must_use]
     pub fn free_bytes(&self) -> usize {

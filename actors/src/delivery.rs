@@ -204,9 +204,9 @@ impl Delivery {
                 self.host = Some(host);
                 self.next_step(ctx);
             }
-            PutTold::Unavailable(cause) => {
+            PutTold::Unavailable(cause, lasts) => {
                 self.host = Some(host);
-                self.back_off(cause, ctx);
+                self.back_off(cause, lasts, ctx);
             }
             PutTold::Gone(end) => self.end(end, ctx),
             PutTold::Killed => ctx.stop(),
@@ -235,7 +235,7 @@ impl Delivery {
         }
     }
 
-    fn back_off(&mut self, cause: Cause, ctx: &mut Context<Self>) {
+    fn back_off(&mut self, cause: Cause, lasts: Option<Duration>, ctx: &mut Context<Self>) {
         if self.closing.is_some() {
             return self.next_step(ctx);
         }
@@ -244,7 +244,7 @@ impl Delivery {
         let delay = self
             .settings
             .backoff
-            .delay(self.unavailable, fastrand::f64());
+            .rest(lasts, self.unavailable, fastrand::f64());
         if self.unavailable == 1 {
             tracing::warn!(
                 connector = %self.name, task = self.context.task, error = %cause,
@@ -326,7 +326,11 @@ impl Delivery {
             }
             Some(Ok((host, Err(SinkError::Unavailable(cause))))) => {
                 self.host = Some(host);
-                self.back_off(cause, ctx);
+                self.back_off(cause, None, ctx);
+            }
+            Some(Ok((host, Err(SinkError::UnavailableFor(cause, lasts))))) => {
+                self.host = Some(host);
+                self.back_off(cause, Some(lasts), ctx);
             }
             Some(Ok((host, Err(error)))) => {
                 self.host = Some(host);

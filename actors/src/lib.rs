@@ -8,7 +8,7 @@
 //! - Pure state machines that decide: [`books`] over [`intake`], [`ledger`]
 //!   and [`work_queue`], [`window`], [`retry`], [`gate`], `hang`.
 //! - What holds them together: [`messages`], [`mailbox`], [`credit`],
-//!   [`kill_switch`], [`threads`], `progress`, [`live_view`].
+//!   [`kill_switch`], [`threads`], `progress`, [`live_view`], [`error_log`].
 //! - The traits it stands on: [`ports`].
 
 pub mod acknowledger;
@@ -18,6 +18,7 @@ pub mod conversion;
 pub mod converter;
 pub mod credit;
 pub mod delivery;
+pub mod error_log;
 pub mod gate;
 mod hang;
 pub mod intake;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::books::{Effects, SharedBooks};
+use crate::error_log::ErrorLog;
 use crate::messages::RecordFailed;
 use crate::ports::source::Source;
 
@@ -13,8 +14,7 @@ pub(crate) struct Outlet {
     pub(crate) connector: Arc<str>,
     pub(crate) books: Arc<SharedBooks>,
     pub(crate) source: Arc<dyn Source>,
-    /// `errors.log.enable`.
-    pub(crate) log_errors: bool,
+    pub(crate) error_log: ErrorLog,
 }
 
 impl Outlet {
@@ -26,14 +26,7 @@ impl Outlet {
         if effects.work {
             self.books.work.notify_waiters();
         }
-        if self.log_errors {
-            for (record, rejection) in &effects.put_aside {
-                tracing::error!(
-                    connector = %self.connector, %record, stage = %rejection.stage,
-                    error = %rejection.cause, "record put aside"
-                );
-            }
-        }
+        self.error_log.tell(&self.connector, &effects.put_aside);
         let (record, rejection) = effects.failure?;
         Some(RecordFailed { record, rejection })
     }

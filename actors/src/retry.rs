@@ -54,6 +54,17 @@ impl RetryPolicy {
             .min(self.max_delay);
         full.mul_f64(0.5 + 0.5 * jitter.clamp(0.0, 1.0))
     }
+
+    /// The wait for a sink that was unavailable that many times in a row: as
+    /// long as it says, if it does, and a little more, so that not all tasks
+    /// return at the same moment.
+    #[must_use]
+    pub fn rest(&self, lasts: Option<Duration>, failures: u32, jitter: f64) -> Duration {
+        match lasts {
+            Some(lasts) => lasts.saturating_add(self.delay(1, jitter)),
+            None => self.delay(failures, jitter),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -100,5 +111,17 @@ mod tests {
         let late = since + Duration::from_millis(800);
         assert!(policy.next_try(1, since, since, 1.0).is_some());
         assert_eq!(policy.next_try(1, since, late, 1.0), None);
+    }
+
+    #[test]
+    fn a_sink_that_says_for_how_long_is_not_rested_from_by_how_often() {
+        let (policy, told) = (policy(None), Some(Duration::from_secs(7)));
+        for failures in [1, 10] {
+            let rest = policy.rest(told, failures, 1.0);
+            assert_eq!(rest, Duration::from_millis(7300));
+        }
+        assert_eq!(policy.rest(None, 10, 1.0), Duration::from_secs(5));
+        let for_ever = policy.rest(Some(Duration::MAX), 1, 1.0);
+        assert_eq!(for_ever, Duration::MAX);
     }
 }

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use sluice_actors::books::{Policy, Tolerance};
 use sluice_actors::conversion::Conversion;
 use sluice_actors::credit::Credit;
+use sluice_actors::error_log::ErrorLog;
 use sluice_actors::gate::Gate;
 use sluice_actors::live_view::{ConnectorState, ConnectorView, LiveView};
 use sluice_actors::ports::converter::{ConvertError, Converter};
@@ -61,8 +62,8 @@ impl Trap {
 struct Trapped(Trap);
 
 impl Converter for Trapped {
-    fn to_datum(&self, topic: &str, bytes: Option<&Bytes>) -> Result<Datum, ConvertError> {
-        if bytes.is_some_and(|bytes| &bytes[..] == b"trap") {
+    fn to_datum(&self, topic: &str, bytes: Option<Bytes>) -> Result<Datum, ConvertError> {
+        if bytes.as_deref() == Some(b"trap") {
             self.0.block();
         }
         Converter::to_datum(&AsTheyAre, topic, bytes)
@@ -123,7 +124,7 @@ impl Setting {
             flush_interval: Duration::from_millis(500),
             max_in_flight_records: Some(1000),
             span: 2000,
-            log_errors: true,
+            error_log: ErrorLog::Records,
         };
         let pipeline = Pipeline::start(
             spec,
@@ -383,7 +384,7 @@ async fn a_converter_that_is_slow_but_moves_on_is_not_taken_for_a_hang() {
 struct Noting(Arc<Mutex<Option<std::thread::ThreadId>>>);
 
 impl Converter for Noting {
-    fn to_datum(&self, topic: &str, bytes: Option<&Bytes>) -> Result<Datum, ConvertError> {
+    fn to_datum(&self, topic: &str, bytes: Option<Bytes>) -> Result<Datum, ConvertError> {
         *self.0.lock() = Some(std::thread::current().id());
         Converter::to_datum(&AsTheyAre, topic, bytes)
     }
@@ -393,7 +394,7 @@ impl Converter for Noting {
 struct Slow(Mutex<mpsc::Receiver<()>>);
 
 impl Converter for Slow {
-    fn to_datum(&self, topic: &str, bytes: Option<&Bytes>) -> Result<Datum, ConvertError> {
+    fn to_datum(&self, topic: &str, bytes: Option<Bytes>) -> Result<Datum, ConvertError> {
         let waited = self.0.lock().recv_timeout(LIMIT / 6);
         assert_eq!(waited, Err(mpsc::RecvTimeoutError::Timeout));
         Converter::to_datum(&AsTheyAre, topic, bytes)

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sluice_actors::books::{Policy, Tolerance};
 use sluice_actors::credit::Credit;
+use sluice_actors::error_log::ErrorLog;
 use sluice_actors::gate::Gate;
 use sluice_actors::live_view::{ConnectorState, LiveView};
 use sluice_actors::ports::converter::{ConvertError, Converter};
@@ -25,8 +26,8 @@ const LOCK: Duration = Duration::from_secs(1);
 struct Picky;
 
 impl Converter for Picky {
-    fn to_datum(&self, topic: &str, bytes: Option<&Bytes>) -> Result<Datum, ConvertError> {
-        match bytes.map(Bytes::as_ref) {
+    fn to_datum(&self, topic: &str, bytes: Option<Bytes>) -> Result<Datum, ConvertError> {
+        match bytes.as_deref() {
             Some(b"poison") => Err(ConvertError("not to my taste".into())),
             Some(b"bomb") => panic!("boom"),
             Some(_) | None => Converter::to_datum(&AsTheyAre, topic, bytes),
@@ -100,7 +101,7 @@ fn start_on(
         flush_interval: Duration::from_millis(500),
         max_in_flight_records: None,
         span: 2000,
-        log_errors: true,
+        error_log: ErrorLog::Records,
     };
     let pipeline = Pipeline::start(
         spec,
@@ -271,6 +272,31 @@ async fn an_unavailable_sink_burns_no_attempts() {
     let running = start(&[50], policy(4, Tolerance::None), &sink);
     running.until_accepted(50).await;
     assert!((0..50).all(|offset| running.source.delivery_count(0, offset) == 1));
+}
+
+#[actix::test]
+async fn a_sink_that_says_for_how_long_is_left_alone_so_long() {
+    const REST: Duration = Duration::from_secs(20);
+    const PUTS: usize = 4;
+    let sink = FakeSinkFactory::new(|_, puts| {
+        if puts + 1 < PUTS {
+            Act::Fail(SinkError::UnavailableFor("throttled".into(), REST))
+        } else {
+            Act::Deliver
+        }
+    });
+    let began = Instant::now();
+    let running = start(&[1], policy(1, Tolerance::None), &sink);
+    running.until_accepted(1).await;
+    let (took, rests) = (began.elapsed(), REST * (PUTS as u32 - 1));
+    assert!(took >= rests, "{took:?}");
+    assert!(
+        took < rests + REST / 2,
+        "no back-off on top of it: {took:?}"
+    );
+    let puts = running.seen.puts.load(std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(puts, PUTS);
+    assert_eq!(running.source.delivery_count(0, 0), 1);
 }
 
 #[actix::test]

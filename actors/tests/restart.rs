@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use sluice_actors::books::{Policy, Tolerance};
 use sluice_actors::credit::Credit;
+use sluice_actors::error_log::ErrorLog;
 use sluice_actors::gate::Gate;
 use sluice_actors::live_view::{ConnectorState, LiveView, TaskState};
 use sluice_actors::ports::sink::SinkError;
@@ -49,7 +50,7 @@ impl Running {
             flush_interval: Duration::from_millis(500),
             max_in_flight_records: None,
             span: 2000,
-            log_errors: true,
+            error_log: ErrorLog::Records,
         };
         let pipeline = Pipeline::start(
             spec,

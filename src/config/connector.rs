@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use regex::Regex;
+use sluice_actors::error_log::ErrorLog;
 
 pub use super::connector_keys::{GROUP_PROTOCOL, KEYS, MAX_PUT_RECORDS};
 
@@ -17,9 +18,11 @@ use super::secrets;
 use super::worker::{Checked, WorkerConfig};
 use crate::converters::part::Part;
 
+mod chain;
 mod limits;
 mod reading;
 
+pub use chain::{PredicateConfig, TransformConfig};
 use reading::Reading;
 
 /// Which topics are read.
@@ -54,8 +57,7 @@ pub struct ErrorsConfig {
     /// How long a put is tried again; `None` is without end.
     pub retry_timeout: Option<Duration>,
     pub retry_delay_max: Duration,
-    pub log: bool,
-    pub log_messages: bool,
+    pub log: ErrorLog,
 }
 
 /// Where a new share group begins.
@@ -91,7 +93,11 @@ pub struct ConnectorConfig {
     pub key_converter: ConverterConfig,
     pub value_converter: ConverterConfig,
     pub header_converter: ConverterConfig,
+    /// In the order in which they are applied.
+    pub transforms: Vec<TransformConfig>,
     pub max_put_records: usize,
+    /// The worker's `offset.flush.interval.ms`.
+    pub flush_interval: Duration,
     pub errors: ErrorsConfig,
     pub share: ShareConfig,
     pub consumer: ConsumerConfig,

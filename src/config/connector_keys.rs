@@ -74,8 +74,18 @@ pub const KEYS: &[Key] = &[
         Preset::Unset,
         "The converter of headers; the worker's if unset.",
     ),
-    key("transforms", Kind::List, Preset::Unset, "Still to come."),
-    key("predicates", Kind::List, Preset::Unset, "Still to come."),
+    key(
+        "transforms",
+        Kind::List,
+        Preset::Unset,
+        "Names for changes to each record, in their order; each is told by the keys below transforms.NAME.",
+    ),
+    key(
+        "predicates",
+        Kind::List,
+        Preset::Unset,
+        "Names for conditions of transforms; each is told by the keys below predicates.NAME.",
+    ),
     key(
         GROUP_PROTOCOL,
         Kind::Choice(&["consumer", "share"]),
@@ -107,13 +117,13 @@ pub const KEYS: &[Key] = &[
         "errors.log.enable",
         Kind::Boolean,
         Preset::Value("false"),
-        "Whether tolerated errors are logged.",
+        "Whether each record that is put aside is logged, with stage and cause.",
     ),
     key(
         "errors.log.include.messages",
         Kind::Boolean,
         Preset::Value("false"),
-        "Without effect so far: the log always names topic, partition and offset, never more.",
+        "Whether that names the record, by topic, partition and offset; never its key or value.",
     ),
     key(
         DEAD_LETTER_MODE,

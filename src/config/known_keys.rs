@@ -1,6 +1,8 @@
 //! Which keys there are: a key that nothing reads is refused, with the one
 //! that was probably meant.
 
+use std::borrow::Cow;
+
 use super::definition::{Faults, Key};
 use super::nearest::nearest_key;
 use super::notes::Notes;
@@ -21,7 +23,7 @@ const fn inert(name: &'static str, reason: &'static str) -> Inert {
 const ALONE: &str = "workers do not form a cluster: share groups distribute the records";
 const FILES: &str = "connectors come from files and the environment, not from a topic";
 const NO_OFFSETS: &str = "the broker keeps a share group's progress, record by record";
-const BUILT_IN: &str = "sinks and converters are built in";
+pub(super) const BUILT_IN: &str = "plugins are built in";
 const HTTP_ONLY: &str = "REST is plain HTTP so far";
 const SINKS_ONLY: &str = "there are only sinks here";
 const NO_JMX: &str = "there is no JVM to report from";
@@ -32,7 +34,6 @@ pub const WORKER: &[Inert] = &[
     inert("config.storage.", FILES),
     inert("status.storage.", ALONE),
     inert("offset.storage.", NO_OFFSETS),
-    inert("offset.flush.interval.ms", NO_OFFSETS),
     inert("offset.flush.timeout.ms", NO_OFFSETS),
     inert("session.timeout.ms", ALONE),
     inert("heartbeat.interval.ms", ALONE),
@@ -107,7 +108,7 @@ pub fn find_inert<'a>(inert: &'a [Inert], key: &str) -> Option<&'a Inert> {
 /// The tables of one place, and what to say about keys that are in none.
 #[derive(Clone, Debug, Default)]
 pub struct KnownKeys {
-    tables: Vec<(&'static str, &'static [Key])>,
+    tables: Vec<(Cow<'static, str>, &'static [Key])>,
     inert: &'static [Inert],
     /// The table of another place, and what to call its keys.
     elsewhere: Option<(&'static [Key], &'static str)>,
@@ -124,8 +125,8 @@ impl KnownKeys {
 
     /// Takes in a table, each key with a prefix.
     #[must_use]
-    pub fn with(mut self, prefix: &'static str, keys: &'static [Key]) -> Self {
-        self.tables.push((prefix, keys));
+    pub fn with(mut self, prefix: impl Into<Cow<'static, str>>, keys: &'static [Key]) -> Self {
+        self.tables.push((prefix.into(), keys));
         self
     }
 
@@ -140,7 +141,7 @@ impl KnownKeys {
     #[must_use]
     pub fn find(&self, key: &str) -> Option<&'static Key> {
         self.tables.iter().find_map(|(prefix, keys)| {
-            let name = key.strip_prefix(prefix)?;
+            let name = key.strip_prefix(&**prefix)?;
             keys.iter().find(|it| it.name == name)
         })
     }

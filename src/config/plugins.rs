@@ -5,8 +5,9 @@ use std::fmt;
 
 use super::definition::{Faults, Key, Properties};
 use crate::converters::part::Part;
+use crate::transforms::aliased::Aliased;
 
-/// The registries of sinks and converters, as far as the configuration needs
+/// The registries of sinks, converters, transforms and predicates, as far as the configuration needs
 /// them.
 ///
 /// A class that is not known has no keys; its check then says so, by the key
@@ -17,6 +18,8 @@ pub struct Plugins {
     pub check_sink: fn(class: &str, &Properties, &mut Faults),
     pub converter_keys: fn(Part, class: &str) -> Option<&'static [Key]>,
     pub check_converter: fn(Part, class: &str, &Properties, &mut Faults),
+    pub aliased_keys: fn(Aliased, class: &str) -> Option<&'static [Key]>,
+    pub check_aliased: fn(Aliased, alias: &str, class: &str, &Properties, &mut Faults),
 }
 
 impl fmt::Debug for Plugins {

@@ -4,6 +4,7 @@ use super::definition::{Faults, Key, Kind, Preset, Properties, Reader};
 use super::layers::Layer;
 use super::plugins::Plugins;
 use crate::converters::part::Part;
+use crate::transforms::aliased::Aliased;
 
 const JSON: &[Key] = &[Key {
     name: "schemas.enable",
@@ -32,6 +33,8 @@ pub(crate) const PLUGINS: Plugins = Plugins {
     check_sink,
     converter_keys,
     check_converter,
+    aliased_keys,
+    check_aliased,
 };
 
 fn sink_keys(class: &str) -> Option<&'static [Key]> {
@@ -62,6 +65,57 @@ fn check_converter(part: Part, class: &str, properties: &Properties, faults: &mu
         Some(keys) => {
             let _ = Reader::new(properties, part.prefix(), keys, faults).boolean("schemas.enable");
         }
+    }
+}
+
+const REGEX_ROUTER: &[Key] = &[
+    Key {
+        name: "regex",
+        kind: Kind::Text,
+        preset: Preset::Required,
+        doc: "",
+    },
+    Key {
+        name: "replacement",
+        kind: Kind::Text,
+        preset: Preset::Required,
+        doc: "",
+    },
+];
+const TOPIC_NAME: &[Key] = &[Key {
+    name: "pattern",
+    kind: Kind::Text,
+    preset: Preset::Required,
+    doc: "",
+}];
+
+fn aliased_keys(kind: Aliased, class: &str) -> Option<&'static [Key]> {
+    match (kind, class.rsplit('.').next()) {
+        (Aliased::Transform, Some("RegexRouter")) => Some(REGEX_ROUTER),
+        (Aliased::Predicate, Some("TopicNameMatches")) => Some(TOPIC_NAME),
+        _ => None,
+    }
+}
+
+fn check_aliased(
+    kind: Aliased,
+    alias: &str,
+    class: &str,
+    properties: &Properties,
+    faults: &mut Faults,
+) {
+    let prefix = kind.prefix(alias);
+    match aliased_keys(kind, class) {
+        Some(keys) => {
+            let mut reader = Reader::new(properties, &prefix, keys, faults);
+            for key in keys {
+                let _ = reader.text(key.name);
+            }
+        }
+        None => faults.add(
+            format!("{prefix}type"),
+            format!("{class:?} is no {}", kind.name()),
+        ),
     }
 }
 

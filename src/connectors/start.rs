@@ -21,6 +21,7 @@ use super::topics::TopicKeeper;
 use crate::config::connector::{ConnectorConfig, ConverterConfig, Topics};
 use crate::config::definition::Faults;
 use crate::config::overrides::AcquireMode;
+use crate::config::worker::FLUSH_INTERVAL;
 use crate::converters;
 use crate::kafka::admin::{
     Admin, AdminError, GroupSettings, ShareGroupCheck, TopicPattern, TopicSelection,
@@ -28,9 +29,11 @@ use crate::kafka::admin::{
 };
 use crate::kafka::share::{self, ShareSourceConfig};
 use crate::sinks;
+use crate::transforms;
 
-/// While work keeps coming, a buffered record waits so long for its flush.
-const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
+/// The part of a lock's time that a buffered record may wait for its flush,
+/// so that it is settled before its lock must be renewed.
+const FLUSHES_IN_A_LOCK: u32 = 3;
 
 /// Why a connector did not start.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -276,11 +279,30 @@ fn pipeline_spec(
         conversion,
         sink,
         delivery_timeout: config.share.delivery_timeout,
-        flush_interval: FLUSH_INTERVAL,
+        flush_interval: flush_interval(
+            &config.name,
+            config.flush_interval,
+            settings.lock_duration.value,
+        ),
         max_in_flight_records: config.share.max_in_flight_records,
         span: settings.max_record_locks.value as usize,
-        log_errors: config.errors.log,
+        error_log: config.errors.log,
     })
+}
+
+/// Tells when it is less than what was asked for.
+fn flush_interval(connector: &str, wanted: Duration, lock: Duration) -> Duration {
+    let longest = lock / FLUSHES_IN_A_LOCK;
+    if wanted > longest {
+        let (lock_ms, taken_ms) = (lock.as_millis() as u64, longest.as_millis() as u64);
+        tracing::info!(
+            connector,
+            lock_ms,
+            taken_ms,
+            "{FLUSH_INTERVAL} is too long for the locks"
+        );
+    }
+    wanted.min(longest)
 }
 
 fn conversion(config: &ConnectorConfig, faults: &mut Faults) -> Option<Conversion> {
@@ -297,6 +319,20 @@ fn conversion(config: &ConnectorConfig, faults: &mut Faults) -> Option<Conversio
         key: build(&config.key_converter, faults)?,
         value: build(&config.value_converter, faults)?,
         header: converters::registry::header_converter(&header.class, header.properties(), faults)?,
-        transforms: Vec::new(),
+        transforms: transforms::registry::chain(&config.transforms, config.properties(), faults)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffered_records_are_flushed_well_before_their_locks_end() {
+        let (second, lock) = (Duration::from_secs(1), Duration::from_secs(30));
+        let taken = |wanted| flush_interval("orders", wanted, lock);
+        assert_eq!(taken(second), second);
+        assert_eq!(taken(10 * second), 10 * second);
+        assert_eq!(taken(60 * second), 10 * second);
+    }
 }

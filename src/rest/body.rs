@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use sluice_actors::outcome::Cause;
 
-use super::state::{Described, VERSION};
+use super::state::Described;
+use crate::plugins::VERSION;
 use crate::telemetry::rates::{Count, TaskCount};
 use crate::telemetry::sight::{ConnectorSight, Status, TaskSight};
 

@@ -15,6 +15,5 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use root::ListedPlugin;
 pub use server::{BindError, Server};
 pub use state::{Connectors, Described, Rest};

@@ -4,18 +4,11 @@ use axum::Json;
 use axum::extract::{Query, State};
 use serde_json::{Value, json};
 
-use super::state::{Parameters, Rest, VERSION, is_set};
+use super::state::{Parameters, Rest, is_set};
+use crate::plugins::{PluginType, VERSION};
 
 /// Tools decide by this what they may ask for; ours is below `sluice`.
 const KAFKA_VERSION: &str = "4.4.0";
-
-/// A plugin by its class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ListedPlugin {
-    pub class: &'static str,
-    /// As Connect calls it: `sink`, `converter`, `header_converter`, ...
-    pub kind: &'static str,
-}
 
 pub(super) async fn root(State(rest): State<Rest>) -> Json<Value> {
     Json(json!({
@@ -33,8 +26,9 @@ pub(super) async fn plugins(
 ) -> Json<Value> {
     let only_sinks = is_set(&query, "connectorsOnly").unwrap_or(true);
     let all = rest.plugins.iter();
-    let listed = all.filter(|plugin| !only_sinks || plugin.kind == "sink");
-    let listed = listed
-        .map(|plugin| json!({"class": plugin.class, "type": plugin.kind, "version": VERSION}));
+    let listed = all.filter(|plugin| !only_sinks || plugin.kind == PluginType::Sink);
+    let listed = listed.map(
+        |plugin| json!({"class": plugin.class, "type": plugin.kind.name(), "version": VERSION}),
+    );
     Json(Value::Array(listed.collect()))
 }

@@ -7,13 +7,10 @@ use sluice_actors::live_view::LiveView;
 use tokio::time::Instant;
 
 use super::error::RestError;
-use super::root::ListedPlugin;
 use crate::connectors::{Manager, OrderError};
+use crate::plugins::Plugin;
 use crate::telemetry::rates::Rates;
 use crate::telemetry::sight::ConnectorSight;
-
-/// The service's own.
-pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Of a request's query; one may be repeated.
 pub(super) type Parameters = Vec<(String, String)>;
@@ -77,7 +74,7 @@ pub struct Rest {
     pub connectors: Arc<dyn Connectors>,
     pub view: Arc<LiveView>,
     pub rates: Arc<Rates>,
-    pub plugins: Arc<[ListedPlugin]>,
+    pub plugins: Arc<[Plugin]>,
     /// `host:port`, as Connect names its workers.
     pub worker_id: Arc<str>,
 }

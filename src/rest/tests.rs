@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sluice_actors::books::{Policy, Tolerance};
 use sluice_actors::credit::Credit;
+use sluice_actors::error_log::ErrorLog;
 use sluice_actors::gate::Gate;
 use sluice_actors::live_view::{ConnectorState, LiveView};
 use sluice_actors::ports::source::SourceEvent;
@@ -22,10 +23,10 @@ use sluice_actors::threads::Threads;
 use tokio::time::Instant;
 use tower::ServiceExt;
 
-use super::root::ListedPlugin;
 use super::server::router;
 use super::state::{Connectors, Described, Rest};
 use crate::connectors::OrderError;
+use crate::plugins::{Plugin, PluginType};
 use crate::telemetry::rates::Rates;
 
 const GOOD: &str = "orders";
@@ -89,12 +90,20 @@ impl Setting {
         let rates = Arc::new(Rates::default());
         rates.sample(&view, Instant::now());
         let connectors: Arc<dyn Connectors> = Arc::clone(&fakes) as Arc<dyn Connectors>;
-        let plugin = |class, kind| ListedPlugin { class, kind };
+        let plugin = |class, kind| Plugin {
+            kind,
+            class,
+            aliases: Vec::new(),
+        };
         let rest = Rest {
             connectors,
             view: Arc::clone(&view),
             rates,
-            plugins: [plugin("file", "sink"), plugin("json", "converter")].into(),
+            plugins: [
+                plugin("file", PluginType::Sink),
+                plugin("json", PluginType::Converter),
+            ]
+            .into(),
             worker_id: "host:8083".into(),
         };
         Self {
@@ -150,7 +159,7 @@ async fn run(view: &Arc<LiveView>) -> Pipeline {
         flush_interval: Duration::from_millis(500),
         max_in_flight_records: None,
         span: 2000,
-        log_errors: true,
+        error_log: ErrorLog::Records,
     };
     let source = Arc::new(source);
     let pipeline = Pipeline::start(

@@ -71,16 +71,63 @@ async fn stands_a_report_that_is_over(factory: &dyn SinkFactory) {
 async fn stands_a_put_that_is_dropped(factory: &dyn SinkFactory) {
     let mut sink = opened(factory, 0).await;
     let chunk = Chunk::new(all_sorts());
-    let dropped = sink
-        .put(chunk.clone(), Report::new(chunk.len()))
-        .now_or_never();
+    let late = Report::new(chunk.len());
+    let dropped = sink.put(chunk.clone(), late.clone()).now_or_never();
     drop(dropped);
+    let _ = late.abandon();
+    let _ = fresh(&late);
     let mut other = opened(factory, 0).await;
     let (result, _) = put(other.as_mut(), chunk.to_vec()).await;
     result.expect("put beside a dropped one");
     other.flush().await.expect("flush beside a dropped put");
+    assert_eq!(fresh(&late), [], "a late result of the dropped put");
     other.close().await;
     sink.close().await;
+}
+
+/// Tries a sink whose destination is away until `mend` brings it back: it must
+/// say so, blame no record for it and call none delivered, and then go on as
+/// the same instance.
+pub(in crate::sinks) async fn check_outage(factory: &dyn SinkFactory, mend: impl AsyncFnOnce()) {
+    let mut sink = factory.create(&task(0)).expect("create");
+    let records = || vec![text_record(0, "a"), text_record(1, "b")];
+    let opened = sink.open().await;
+    if opened.is_ok() {
+        let (result, outcomes) = put(sink.as_mut(), records()).await;
+        let retried = |(_, outcome): &(usize, Outcome)| matches!(outcome, Outcome::Retry(_));
+        if factory.traits().buffers {
+            let flushed = match result {
+                Ok(()) => sink.flush().await,
+                Err(error) => Err(error),
+            };
+            blames_no_record(&flushed.expect_err("a flush during an outage"));
+        } else {
+            assert!(outcomes.iter().all(retried), "{outcomes:?}");
+            match result {
+                Ok(()) => assert_eq!(outcomes.len(), records().len(), "delivered in an outage"),
+                Err(error) => blames_no_record(&error),
+            }
+        }
+    } else {
+        blames_no_record(&opened.clone().expect_err("an open during an outage"));
+    }
+    mend().await;
+    if opened.is_err() {
+        sink.open().await.expect("open after an outage");
+    }
+    let (result, outcomes) = put(sink.as_mut(), records()).await;
+    result.expect("put after an outage");
+    assert!(outcomes.iter().all(|(_, one)| is_good(one)), "{outcomes:?}");
+    sink.flush().await.expect("flush after an outage");
+    sink.close().await;
+}
+
+fn blames_no_record(error: &SinkError) {
+    let blameless = matches!(
+        error,
+        SinkError::Unavailable(_) | SinkError::UnavailableFor(..) | SinkError::Retry(_)
+    );
+    assert!(blameless, "{error:?}");
 }
 
 fn is_good(outcome: &Outcome) -> bool {

@@ -1,6 +1,8 @@
 //! Where records go, one sink a folder.
 
 pub mod file;
+pub mod http;
+pub mod log;
 pub mod null;
 pub mod registry;
 

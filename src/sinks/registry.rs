@@ -7,7 +7,7 @@ use sluice_actors::ports::sink::SinkFactory;
 use crate::config::definition::{Faults, Key, Properties, Reader};
 use crate::config::nearest::unknown_class;
 use crate::config::reference::Table;
-use crate::sinks::{file, null};
+use crate::sinks::{file, http, log, null};
 
 const CLASS: &str = "connector.class";
 
@@ -23,7 +23,7 @@ pub struct Plugin {
     read: fn(&mut Reader<'_>) -> Arc<dyn SinkFactory>,
 }
 
-static ALL: [Plugin; 2] = [
+static ALL: [Plugin; 4] = [
     Plugin {
         class: "file",
         aliases: &[
@@ -34,6 +34,20 @@ static ALL: [Plugin; 2] = [
         doc: "Appends records to a file, one a line.",
         keys: file::KEYS,
         read: |reader| Arc::new(file::FileFactory::new(file::FileConfig::read(reader))),
+    },
+    Plugin {
+        class: "http",
+        aliases: &[],
+        doc: "Sends records to an HTTP endpoint, one or several a request.",
+        keys: http::KEYS,
+        read: |reader| Arc::new(http::HttpFactory::new(http::HttpConfig::read(reader))),
+    },
+    Plugin {
+        class: "log",
+        aliases: &[],
+        doc: "Logs each record as a line, to look at what comes.",
+        keys: log::KEYS,
+        read: |reader| Arc::new(log::LogFactory::read(reader)),
     },
     Plugin {
         class: "null",
@@ -136,7 +150,7 @@ mod tests {
         assert!(factory("FileStreamSnik", &properties(&[]), &mut faults).is_none());
         assert_eq!(
             faults.to_string(),
-            "connector.class: \"FileStreamSnik\" is not a sink; the sinks are file, null. \
+            "connector.class: \"FileStreamSnik\" is not a sink; the sinks are file, http, log, null. \
              Did you mean \"FileStreamSink\"?"
         );
         assert!(keys("FileStreamSnik").is_none());

@@ -15,7 +15,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long the listener with SASL takes credentials. Clients renew them in the
 /// last 15 to 5 percent, which must be long enough for a busy machine.
-pub(crate) const CREDENTIALS_LAST: Duration = Duration::from_secs(12);
+pub(crate) const CREDENTIALS_LAST: Duration = Duration::from_secs(6);
 
 /// Most tests use the listener without SASL.
 async fn cluster() -> &'static Cluster {

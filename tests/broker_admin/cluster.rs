@@ -44,6 +44,10 @@ pub(crate) async fn admin() -> Admin {
     Admin::new(kafka().await.admin(), servers)
 }
 
+pub(crate) async fn bootstrap_servers() -> &'static str {
+    cluster().await.bootstrap_servers()
+}
+
 /// Where alice logs in, who has the rights that ACLs leave her.
 pub(crate) async fn alices_servers() -> &'static str {
     cluster().await.plain_bootstrap_servers().unwrap()

@@ -12,9 +12,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sluice::cli::{App, Exit, MigrationTarget, Surroundings, execute};
+use sluice::cli::{App, Exit, MigrationOrder, MigrationTarget, Surroundings, execute};
 use sluice::config::env::Environment;
 use sluice::config::load::Configuration;
+use sluice::plugins::{Plugin, PluginType};
 
 const GOOD_WORKER: &str = "tests/config/good/worker.properties";
 const GOOD_CONNECTOR: &str = "tests/config/good/orders.json";
@@ -28,9 +29,14 @@ impl App for FakeApp {
         Exit::Unavailable
     }
 
-    fn migrate(&self, _: Configuration, connector: &str, to: MigrationTarget) -> Exit {
-        assert_eq!((connector, to), ("orders", MigrationTarget::Share));
-        Exit::Internal
+    fn migrate(&self, _: Configuration, order: &MigrationOrder) -> Exit {
+        assert_eq!(order.connector, "orders");
+        match (order.to, order.dry_run) {
+            (MigrationTarget::Share, false) => Exit::Internal,
+            (MigrationTarget::Share, true) => Exit::Unfinished,
+            (MigrationTarget::Consumer, false) => Exit::Interrupted,
+            (MigrationTarget::Consumer, true) => Exit::Fine,
+        }
     }
 }
 
@@ -45,6 +51,11 @@ fn sluice(arguments: &[&str], variables: &[(String, String)]) -> Said {
     let surroundings = Surroundings {
         environment: Environment::of(variables.iter().cloned().collect::<BTreeMap<_, _>>()),
         plugins: plugins::PLUGINS,
+        plugin_list: vec![Plugin {
+            kind: PluginType::Sink,
+            class: "file",
+            aliases: vec!["FileStreamSink"],
+        }],
         plugin_tables: Vec::new(),
         out: &mut out,
         err: &mut err,
@@ -200,14 +211,19 @@ fn commands_get_a_sound_configuration_or_none() {
         sluice(&["run", "--connector", GOOD_CONNECTOR], &[]).exit,
         Exit::BadConfiguration
     );
-    let migrate = |name| {
-        sluice(
-            &[&["migrate", name, "--to", "share"], &places[..]].concat(),
-            &[],
-        )
+    let migrate = |name, order: &[&str]| {
+        let arguments = [&["migrate", name, "--to"], order, &places[..]].concat();
+        sluice(&arguments, &[])
     };
-    assert_eq!(migrate("orders").exit, Exit::Internal);
-    let unknown = migrate("refunds");
+    for (order, exit) in [
+        (&["share"][..], Exit::Internal),
+        (&["share", "--dry-run"], Exit::Unfinished),
+        (&["consumer"], Exit::Interrupted),
+        (&["consumer", "--dry-run"], Exit::Fine),
+    ] {
+        assert_eq!(migrate("orders", order).exit, exit, "{order:?}");
+    }
+    let unknown = migrate("refunds", &["share"]);
     assert_eq!(unknown.exit, Exit::BadConfiguration);
     assert_eq!(
         unknown.err,
@@ -226,6 +242,23 @@ fn a_bad_command_line_is_a_bad_configuration() {
     let help = sluice(&["--help"], &[]);
     assert_eq!((help.exit, help.err.as_str()), (Exit::Fine, ""));
     assert!(help.out.contains("migrate"), "{}", help.out);
+}
+
+#[test]
+fn plugins_are_listed_as_a_table_or_as_connect_lists_them() {
+    let table = sluice(&["plugins"], &[]);
+    assert_eq!(table.exit, Exit::Fine);
+    assert_eq!(
+        table.out,
+        "TYPE  CLASS  ALIASES\nsink  file   FileStreamSink\n"
+    );
+    let json = sluice(&["plugins", "--json"], &[]);
+    let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(
+        json,
+        serde_json::json!([{"class": "file", "type": "sink", "version": version}])
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use sluice::config::definition::{Faults, Key, Kind, Preset, Properties, Reader};
 use sluice::config::plugins::Plugins;
 use sluice::converters::part::Part;
+use sluice::transforms::aliased::Aliased;
 
 const fn key(name: &'static str, kind: Kind, preset: Preset) -> Key {
     Key {
@@ -32,6 +33,8 @@ pub(crate) const PLUGINS: Plugins = Plugins {
     check_sink,
     converter_keys,
     check_converter,
+    aliased_keys,
+    check_aliased,
 };
 
 fn sink_keys(class: &str) -> Option<&'static [Key]> {
@@ -66,5 +69,41 @@ fn check_converter(part: Part, class: &str, properties: &Properties, faults: &mu
         Some(keys) => {
             let _ = Reader::new(properties, part.prefix(), keys, faults).boolean("schemas.enable");
         }
+    }
+}
+
+const REGEX_ROUTER: &[Key] = &[
+    key("regex", Kind::Text, Preset::Required),
+    key("replacement", Kind::Text, Preset::Required),
+];
+const TOPIC_NAME: &[Key] = &[key("pattern", Kind::Text, Preset::Required)];
+
+fn aliased_keys(kind: Aliased, class: &str) -> Option<&'static [Key]> {
+    match (kind, class.rsplit('.').next()) {
+        (Aliased::Transform, Some("RegexRouter")) => Some(REGEX_ROUTER),
+        (Aliased::Predicate, Some("TopicNameMatches")) => Some(TOPIC_NAME),
+        _ => None,
+    }
+}
+
+fn check_aliased(
+    kind: Aliased,
+    alias: &str,
+    class: &str,
+    properties: &Properties,
+    faults: &mut Faults,
+) {
+    let prefix = kind.prefix(alias);
+    match aliased_keys(kind, class) {
+        Some(keys) => {
+            let mut reader = Reader::new(properties, &prefix, keys, faults);
+            for key in keys {
+                let _ = reader.text(key.name);
+            }
+        }
+        None => faults.add(
+            format!("{prefix}type"),
+            format!("{class:?} is no {}", kind.name()),
+        ),
     }
 }

@@ -30,6 +30,7 @@ fn sluice(arguments: &[&str]) -> Said {
     let surroundings = Surroundings {
         environment: Environment::default(),
         plugins: plugins(),
+        plugin_list: sluice::plugins::all(),
         plugin_tables: plugin_tables(),
         out: &mut out,
         err: &mut err,
@@ -64,7 +65,12 @@ fn the_committed_references_are_what_the_program_prints() {
 #[test]
 fn the_reference_has_the_keys_of_every_plugin() {
     let printed = sluice(&["reference"]).out;
-    for section in ["## Sink file", "## Converter json"] {
+    for section in [
+        "## Sink file",
+        "## Converter json",
+        "## Transform InsertField$Value",
+        "## Predicate TopicNameMatches",
+    ] {
         assert!(printed.contains(section), "no {section}");
     }
     for table in plugin_tables() {
@@ -72,6 +78,25 @@ fn the_reference_has_the_keys_of_every_plugin() {
             let row = format!("| `{}` |", key.name);
             assert!(printed.contains(&row), "{}: {}", table.title, key.name);
         }
+    }
+}
+
+#[test]
+fn every_plugin_is_in_the_list_and_in_the_reference() {
+    let reference = sluice(&["reference"]).out;
+    let table = sluice(&["plugins"]);
+    let json = sluice(&["plugins", "--json"]);
+    assert_eq!((table.exit, json.exit), (Exit::Fine, Exit::Fine));
+    let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    let listed = json.as_array().unwrap();
+    assert_eq!(table.out.lines().count(), listed.len() + 1);
+    for plugin in listed {
+        assert_eq!(plugin.as_object().unwrap().len(), 3, "{plugin}");
+        assert_eq!(plugin["version"], env!("CARGO_PKG_VERSION"));
+        let [class, kind] = ["class", "type"].map(|key| plugin[key].as_str().unwrap());
+        let is_row = |line: &str| line.split_whitespace().take(2).eq([kind, class]);
+        assert!(table.out.lines().any(is_row), "{class} in {}", table.out);
+        assert!(reference.contains(&format!("`{class}`")), "{class}");
     }
 }
 
@@ -94,6 +119,23 @@ fn every_example_is_a_sound_configuration() {
             "{connector}"
         );
         assert!(said.out.contains("\nconnector "), "{}", said.out);
+    }
+}
+
+#[test]
+fn the_chain_in_the_guide_of_transforms_is_sound() {
+    let guide = fs::read_to_string("docs/transforms.md").unwrap();
+    let (_, block) = guide.split_once("```json\n").unwrap();
+    let (connector, _) = block.split_once("```").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("orders.json");
+    fs::write(&path, connector).unwrap();
+    let worker = format!("{EXAMPLES}/worker.properties");
+    let path = path.to_str().unwrap();
+    let said = sluice(&["check", &worker, "--connector", path]);
+    assert_eq!((said.exit, said.err.as_str()), (Exit::Fine, ""));
+    for kind in ["transform", "predicate"] {
+        assert!(said.out.contains(&format!("  {kind}s.")), "{}", said.out);
     }
 }
 

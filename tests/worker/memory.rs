@@ -14,6 +14,7 @@ use crate::stage::{BINARY, status};
 
 const MINUTES: Duration = Duration::from_secs(300);
 const RECORDS: u64 = 10_000;
+const COMPRESSED: u64 = 2000;
 const RECORD_BYTES: usize = 1_000_000;
 const MIB: u64 = 1 << 20;
 const IN_FLIGHT: u64 = 16 * MIB;
@@ -23,8 +24,8 @@ const BASE: u64 = 60 * MIB;
 const SLACK: u64 = 8 * MIB;
 
 /// Made as they are sent, so that the test needs no memory either.
-fn large_records() -> impl Iterator<Item = NewRecord> + Send {
-    (0..RECORDS).map(|number| {
+fn large_records(records: u64) -> impl Iterator<Item = NewRecord> + Send {
+    (0..records).map(|number| {
         let mut value = vec![b'x'; RECORD_BYTES];
         value[..8].copy_from_slice(&number.to_be_bytes());
         NewRecord::value(value).partition((number % 4) as i32)
@@ -59,18 +60,19 @@ fn peak(samples: &[Sample], accepted: std::ops::Range<u64>) -> Result<u64> {
         .with_context(|| format!("no sample at {accepted:?}"))
 }
 
-async fn fill(servers: String) -> Result<()> {
+async fn fill(servers: String, records: u64, compression: &str) -> Result<()> {
     let properties = [
         ("message.max.bytes", "1048576"),
         ("queue.buffering.max.kbytes", "65536"),
+        ("compression.type", compression),
     ];
-    let sent = produce_with(&servers, "large", large_records(), &properties).await?;
-    ensure!(sent as u64 == RECORDS, "{sent} were produced");
+    let sent = produce_with(&servers, "large", large_records(records), &properties).await?;
+    ensure!(sent as u64 == records, "{sent} were produced");
     Ok(())
 }
 
-fn options(kafka: &Kafka) -> WorkerOptions {
-    let connector = json!({
+fn options(kafka: &Kafka, more: &[(&str, &str)]) -> WorkerOptions {
+    let mut connector = json!({
         "name": "large",
         "connector.class": "null",
         "tasks.max": "4",
@@ -84,6 +86,9 @@ fn options(kafka: &Kafka) -> WorkerOptions {
         "share.max.in.flight.records": "1000",
         "share.max.in.flight.bytes": IN_FLIGHT.to_string(),
     });
+    for (key, value) in more {
+        connector[key] = json!(value);
+    }
     WorkerOptions::new(BINARY)
         .property("bootstrap.servers", kafka.bootstrap_servers())
         .property("log.format", "json")
@@ -95,26 +100,9 @@ fn options(kafka: &Kafka) -> WorkerOptions {
 async fn thousands_of_large_records_pass_in_the_memory_of_those_in_flight() -> Result<()> {
     let kafka = Kafka::start(KafkaOptions::new().heap_mb(1024)).await?;
     kafka.admin().await?.create_topic("large", 4).await?;
-    let filling = tokio::spawn(fill(kafka.bootstrap_servers().to_owned()));
-    let worker = Worker::start(&options(&kafka))?;
-    let mut samples = Vec::new();
-    eventually("all are accepted", MINUTES, async || {
-        let status = status(&worker)?;
-        let accepted = number(&status, "accepted")?;
-        let bytes = resident_bytes(&worker)?;
-        let held = number(&status, "held_bytes")?;
-        samples.push(Sample {
-            accepted,
-            bytes,
-            held,
-        });
-        if accepted == RECORDS {
-            Ok(())
-        } else {
-            bail!("{status}")
-        }
-    })
-    .await?;
+    let filling = tokio::spawn(fill(kafka.bootstrap_servers().to_owned(), RECORDS, "none"));
+    let worker = Worker::start(&options(&kafka, &[]))?;
+    let samples = samples_until_accepted(&worker, RECORDS).await?;
     filling.await??;
 
     let third = RECORDS / 3;
@@ -137,4 +125,52 @@ async fn thousands_of_large_records_pass_in_the_memory_of_those_in_flight() -> R
     assert!(last <= first + SLACK, "{last} after {first}");
     assert!(highest <= 3 * IN_FLIGHT + BASE, "{highest}");
     Ok(())
+}
+
+/// In the log they are so small that one fetch could bring them all; they wait
+/// for longer than their locks last.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn compressed_records_pass_in_the_memory_of_those_in_flight() -> Result<()> {
+    let kafka = Kafka::start(KafkaOptions::new()).await?;
+    kafka.admin().await?.create_topic("large", 4).await?;
+    fill(kafka.bootstrap_servers().to_owned(), COMPRESSED, "zstd").await?;
+    let worker = Worker::start(&options(
+        &kafka,
+        &[("share.record.lock.duration.ms", "2000")],
+    ))?;
+    let samples = samples_until_accepted(&worker, COMPRESSED).await?;
+
+    let held = samples.iter().map(|sample| sample.held).max();
+    let highest = worker.usage()?.peak_rss_bytes;
+    eprintln!("resident MiB: at most {}; held {held:?}", highest / MIB);
+    assert!(
+        held >= Some(IN_FLIGHT / 2),
+        "the bound was never near: {held:?}"
+    );
+    assert!(highest <= 3 * IN_FLIGHT + BASE, "{highest}");
+    let status = status(&worker)?;
+    assert_eq!(number(&status, "redelivered")?, 0, "{status}");
+    Ok(())
+}
+
+async fn samples_until_accepted(worker: &Worker, records: u64) -> Result<Vec<Sample>> {
+    let mut samples = Vec::new();
+    eventually("all are accepted", MINUTES, async || {
+        let status = status(worker)?;
+        let accepted = number(&status, "accepted")?;
+        let bytes = resident_bytes(worker)?;
+        let held = number(&status, "held_bytes")?;
+        samples.push(Sample {
+            accepted,
+            bytes,
+            held,
+        });
+        if accepted == records {
+            Ok(())
+        } else {
+            bail!("{status}")
+        }
+    })
+    .await?;
+    Ok(samples)
 }

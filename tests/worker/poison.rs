@@ -53,6 +53,8 @@ async fn with_tolerance_all_the_poison_is_put_aside_and_the_connector_runs_on() 
     produce_some(&stage, 0..RECORDS).await?;
     let mut connector = json_to_file(&stage, "all");
     connector["errors.deadletterqueue.mode"] = json!("none");
+    connector["errors.log.enable"] = json!("true");
+    connector["errors.log.include.messages"] = json!("true");
     let worker = stage.worker(&connector)?;
     let settled = |status: &Value| status["accepted"] == RECORDS - 1 && status["rejected"] == 1;
     wait_for_status(&worker, "all are settled", MINUTE, settled).await?;
@@ -67,6 +69,17 @@ async fn with_tolerance_all_the_poison_is_put_aside_and_the_connector_runs_on() 
         (&json!(1), &json!(0))
     );
     Tally::from_json_lines(&stage.file(), "/id")?.exactly_once(good_ids(2 * RECORDS))?;
+    let history = log(&worker)?;
+    let told = history
+        .iter()
+        .filter(|line| line["message"] == "record put aside");
+    let [told] = told.collect::<Vec<_>>()[..] else {
+        panic!("one warning a record: {history:?}");
+    };
+    assert_eq!(told["level"], "WARN", "{told}");
+    assert_eq!(told["stage"], "VALUE_CONVERTER", "{told}");
+    assert_eq!(told["record"], format!("{}-0@{POISON}", stage.name));
+    assert!(!worker.output()?.contains(POISON_TEXT), "{told}");
     stage
         .admin
         .wait_until_consumed(&stage.group(), &stage.name, MINUTE)

@@ -378,7 +378,9 @@ impl Books {
             PutEnd::Answered(Err(SinkError::Retry(cause))) => {
                 self.retry(&put, &rest, &cause, now, &mut effects);
             }
-            PutEnd::Answered(Err(SinkError::Unavailable(_) | SinkError::Fatal(_)))
+            PutEnd::Answered(Err(
+                SinkError::Unavailable(_) | SinkError::UnavailableFor(..) | SinkError::Fatal(_),
+            ))
             | PutEnd::Abandoned => {
                 let work = self.take_back(&put, &rest, kills);
                 self.put_again(work, &mut effects);
@@ -432,7 +434,9 @@ impl Books {
                 Err(SinkError::Retry(cause) | SinkError::RejectedOne(cause)) => {
                     self.retry(&put, &places, cause, now, &mut effects);
                 }
-                Err(SinkError::Unavailable(_) | SinkError::Fatal(_)) => {
+                Err(
+                    SinkError::Unavailable(_) | SinkError::UnavailableFor(..) | SinkError::Fatal(_),
+                ) => {
                     let work = self.take_back(&put, &places, put.kills);
                     self.put_again(work, &mut effects);
                 }

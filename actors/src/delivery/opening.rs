@@ -19,10 +19,11 @@ pub(super) async fn open_sink(
     let name: Arc<str> = context.connector.as_str().into();
     let mut failures = 0;
     loop {
-        let cause = match try_open(&context, &settings).await {
+        let (cause, lasts) = match try_open(&context, &settings).await {
             Ok(host) => return Ok(host),
             Err(SinkError::Fatal(cause)) => return Err(TaskEnd::Failed(cause)),
-            Err(error) => Cause::from(error.to_string()),
+            Err(SinkError::UnavailableFor(cause, lasts)) => (cause, Some(lasts)),
+            Err(error) => (Cause::from(error.to_string()), None),
         };
         failures += 1;
         if failures == 1 {
@@ -32,7 +33,8 @@ pub(super) async fn open_sink(
             );
         }
         view.set_task(&name, context.task, TaskState::BackingOff(cause));
-        tokio::time::sleep(settings.backoff.delay(failures, fastrand::f64())).await;
+        let rest = settings.backoff.rest(lasts, failures, fastrand::f64());
+        tokio::time::sleep(rest).await;
     }
 }
 

@@ -1,6 +1,7 @@
 //! One put from its call to its end.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -15,7 +16,8 @@ use crate::sink_host::SinkHost;
 pub(super) enum PutTold {
     Fine,
     Failed,
-    Unavailable(Cause),
+    /// For how long, if the sink knows.
+    Unavailable(Cause, Option<Duration>),
     Gone(TaskEnd),
     Killed,
 }
@@ -24,7 +26,10 @@ pub(super) fn tell_end(end: &PutEnd) -> PutTold {
     match end {
         PutEnd::Answered(Ok(())) => PutTold::Fine,
         PutEnd::Answered(Err(SinkError::Unavailable(cause))) => {
-            PutTold::Unavailable(Arc::clone(cause))
+            PutTold::Unavailable(Arc::clone(cause), None)
+        }
+        PutEnd::Answered(Err(SinkError::UnavailableFor(cause, lasts))) => {
+            PutTold::Unavailable(Arc::clone(cause), Some(*lasts))
         }
         PutEnd::Answered(Err(SinkError::Fatal(cause))) => {
             PutTold::Gone(TaskEnd::Failed(Arc::clone(cause)))

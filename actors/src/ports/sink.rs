@@ -1,5 +1,7 @@
 //! Where records go.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use crate::chunk::Chunk;
@@ -30,6 +32,10 @@ pub enum SinkError {
     /// credentials). No record is to blame.
     #[error("sink unavailable: {0}")]
     Unavailable(Cause),
+    /// The same, and it is known for how long: the task leaves it alone so
+    /// long, whatever its own back-off would be.
+    #[error("sink unavailable for {1:?}: {0}")]
+    UnavailableFor(Cause, Duration),
     /// Some record of this chunk can never be delivered, and the sink cannot
     /// tell which. The chunk is split until it is found.
     #[error("{0}")]

@@ -11,6 +11,7 @@ use crate::acknowledger::Acknowledger;
 use crate::books::{Policy, Tolerance};
 use crate::converter::Converter;
 use crate::credit::Credit;
+use crate::error_log::ErrorLog;
 use crate::gate::Gate;
 use crate::live_view::LiveView;
 use crate::mailbox::Letter;
@@ -124,7 +125,7 @@ fn spec(sink: &FakeSinkFactory) -> PipelineSpec {
         flush_interval: Duration::from_millis(500),
         max_in_flight_records: None,
         span: 2000,
-        log_errors: true,
+        error_log: ErrorLog::Records,
     }
 }
 

@@ -12,9 +12,9 @@ use crate::value::{Datum, Value};
 pub struct AsTheyAre;
 
 impl Converter for AsTheyAre {
-    fn to_datum(&self, _topic: &str, bytes: Option<&Bytes>) -> Result<Datum, ConvertError> {
-        let datum = |bytes: &Bytes| Datum::schemaless(Value::Bytes(bytes.clone()));
-        Ok(bytes.map_or_else(Datum::null, datum))
+    fn to_datum(&self, _topic: &str, bytes: Option<Bytes>) -> Result<Datum, ConvertError> {
+        let value = bytes.map_or(Value::Null, Value::Bytes);
+        Ok(Datum::schemaless(value))
     }
 }
 
@@ -23,7 +23,7 @@ impl HeaderConverter for AsTheyAre {
         &self,
         topic: &str,
         _header: &str,
-        bytes: Option<&Bytes>,
+        bytes: Option<Bytes>,
     ) -> Result<Datum, ConvertError> {
         Converter::to_datum(self, topic, bytes)
     }

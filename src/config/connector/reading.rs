@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use regex::Regex;
+use sluice_actors::error_log::ErrorLog;
 
 use super::limits;
 use super::{ConnectorConfig, ConverterConfig, ErrorsConfig, OffsetReset, ShareConfig, Topics};
@@ -10,7 +11,7 @@ use crate::config::connector_keys::{
     DEAD_LETTER_MODE, DEAD_LETTER_TOPIC, GROUP_PROTOCOL, KEYS, LOCK_DURATION, LOCK_TIMEOUT,
     MAX_POLL_RECORDS, MAX_PUT_RECORDS,
 };
-use crate::config::definition::{Faults, Reader, list_items};
+use crate::config::definition::{Faults, Reader};
 use crate::config::known_keys::{self, KnownKeys};
 use crate::config::layers::Settings;
 use crate::config::notes::Notes;
@@ -19,6 +20,7 @@ use crate::config::plugins::Plugins;
 use crate::config::worker::{self, GroupProtocol, WorkerConfig};
 use crate::converters::part::Part;
 use crate::kafka::client_config;
+use crate::transforms::aliased::Aliased;
 
 /// The settings of one connector while they are read.
 pub(super) struct Reading<'a> {
@@ -30,7 +32,7 @@ pub(super) struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    fn class(&self, key: &str) -> &str {
+    pub(super) fn class(&self, key: &str) -> &str {
         self.settings.get(key).unwrap_or_default().trim()
     }
 
@@ -46,6 +48,7 @@ impl Reading<'_> {
             let keys = (self.plugins.converter_keys)(part, self.class(part.class_key()));
             known = known.with(part.prefix(), keys.unwrap_or_default());
         }
+        known = self.know_aliased(known);
         for (key, _) in self.settings.given() {
             if !self.is_judged_elsewhere(key, sink.is_none()) {
                 known.judge(key, &mut self.faults, &mut self.notes);
@@ -79,24 +82,12 @@ impl Reading<'_> {
         if let Some(part) = converter {
             return (self.plugins.converter_keys)(part, self.class(part.class_key())).is_none();
         }
-        let chained = ["transforms", "predicates"].into_iter().any(|chain| {
-            let rest = key
-                .strip_prefix(chain)
-                .and_then(|rest| rest.strip_prefix('.'));
-            rest.is_some_and(|rest| self.is_listed(chain, rest))
-        });
+        if Aliased::ALL.into_iter().any(|kind| kind.owns(key)) {
+            return self.judge_aliased(key);
+        }
         let is_own = KEYS.iter().any(|own| own.name == key)
             || known_keys::find_inert(known_keys::CONNECTOR, key).is_some();
-        chained || key.starts_with(OVERRIDE) || (sink_is_unknown && !is_own)
-    }
-
-    /// Whether `transforms.NAME.rest` belongs to a NAME in `transforms`.
-    fn is_listed(&self, chain: &str, rest: &str) -> bool {
-        let listed = self.class(chain);
-        list_items(listed).any(|name| {
-            rest.strip_prefix(name)
-                .is_some_and(|tail| tail.starts_with('.'))
-        })
+        key.starts_with(OVERRIDE) || (sink_is_unknown && !is_own)
     }
 
     /// A converter's keys without the converter go nowhere: Connect drops
@@ -127,6 +118,7 @@ impl Reading<'_> {
         let share = self.share(&name);
         let max_put_records = self.aliased(MAX_PUT_RECORDS, MAX_POLL_RECORDS).unwrap_or(1);
         let errors = self.errors();
+        let transforms = self.transforms();
         let mut reader = self.reader();
         let class = reader.text("connector.class");
         let tasks_max = limits::count(reader.int("tasks.max"));
@@ -138,7 +130,9 @@ impl Reading<'_> {
             key_converter: self.converter(Part::Key),
             value_converter: self.converter(Part::Value),
             header_converter: self.converter(Part::Header),
+            transforms,
             max_put_records: limits::count(max_put_records),
+            flush_interval: self.worker.flush_interval,
             errors,
             share,
             consumer,
@@ -231,11 +225,6 @@ impl Reading<'_> {
     /// counts on them.
     fn refuse_what_is_to_come(&mut self) {
         let mut reader = self.reader();
-        for chain in ["transforms", "predicates"] {
-            if !reader.list(chain).is_empty() {
-                reader.fault(chain, "is still to come; remove it and its keys");
-            }
-        }
         for (name, off) in [
             ("share.retriable", "hold"),
             ("share.order", "none"),
@@ -328,8 +317,10 @@ impl Reading<'_> {
                 .filter(|timeout| *timeout >= 0)
                 .map(limits::milliseconds),
             retry_delay_max: reader.duration("errors.retry.delay.max.ms"),
-            log: reader.boolean("errors.log.enable"),
-            log_messages: reader.boolean("errors.log.include.messages"),
+            log: error_log(
+                reader.boolean("errors.log.enable"),
+                reader.boolean("errors.log.include.messages"),
+            ),
         }
     }
 
@@ -356,5 +347,13 @@ impl Reading<'_> {
             class: self.class(part.class_key()).to_owned(),
             settings: self.settings.below(part.prefix()),
         }
+    }
+}
+
+const fn error_log(enable: bool, include_messages: bool) -> ErrorLog {
+    match (enable, include_messages) {
+        (false, _) => ErrorLog::Off,
+        (true, false) => ErrorLog::Causes,
+        (true, true) => ErrorLog::Records,
     }
 }

@@ -27,17 +27,17 @@ fn read_in(worker: &WorkerConfig, pairs: &[(&str, &str)]) -> Checked<ConnectorCo
     ConnectorConfig::read(vec![layer(GOOD), layer(pairs)], worker, &PLUGINS).unwrap()
 }
 
-fn read(pairs: &[(&str, &str)]) -> Checked<ConnectorConfig> {
+pub(super) fn read(pairs: &[(&str, &str)]) -> Checked<ConnectorConfig> {
     read_in(&worker(&[]), pairs)
 }
 
-fn good(pairs: &[(&str, &str)]) -> ConnectorConfig {
+pub(super) fn good(pairs: &[(&str, &str)]) -> ConnectorConfig {
     let connector = read(pairs);
     assert_eq!(connector.faults.to_string(), "");
     connector.config
 }
 
-fn faults(pairs: &[(&str, &str)]) -> String {
+pub(super) fn faults(pairs: &[(&str, &str)]) -> String {
     read(pairs).faults.to_string()
 }
 
@@ -55,6 +55,18 @@ fn what_is_shown_of_a_connector_is_what_was_given_without_secrets() {
 }
 
 #[test]
+fn records_are_named_in_the_log_only_if_errors_are_logged_at_all() {
+    let log = |pairs: &[(&str, &str)]| good(pairs).errors.log;
+    let (enable, messages) = (
+        ("errors.log.enable", "true"),
+        ("errors.log.include.messages", "true"),
+    );
+    assert_eq!(log(&[enable]), ErrorLog::Causes);
+    assert_eq!(log(&[enable, messages]), ErrorLog::Records);
+    assert_eq!(log(&[messages]), ErrorLog::Off);
+}
+
+#[test]
 fn defaults_are_connects_or_the_tables() {
     let connector = good(&[]);
     assert_eq!(connector.tasks_max, 1);
@@ -65,8 +77,7 @@ fn defaults_are_connects_or_the_tables() {
             tolerates: false,
             retry_timeout: None,
             retry_delay_max: Duration::from_secs(60),
-            log: false,
-            log_messages: false,
+            log: ErrorLog::Off,
         }
     );
     assert_eq!(
@@ -215,8 +226,6 @@ fn consumer_groups_are_refused_with_the_key_to_set() {
 #[test]
 fn features_to_come_are_refused_unless_they_are_off() {
     for (key, value) in [
-        ("transforms", "a"),
-        ("predicates", "p"),
         ("share.retriable", "release"),
         ("share.order", "key"),
         ("share.acknowledge.after", "put"),
@@ -234,27 +243,12 @@ fn features_to_come_are_refused_unless_they_are_off() {
         );
     }
     good(&[
-        ("transforms", ""),
         ("share.retriable", "hold"),
         ("share.order", "none"),
         ("exactly.once.mode", "off"),
         ("errors.deadletterqueue.mode", "none"),
         ("errors.deadletterqueue.topic.name", "dlq"),
     ]);
-}
-
-#[test]
-fn keys_of_a_transform_belong_to_one_that_is_listed() {
-    let fault = faults(&[
-        ("transforms", "a"),
-        ("transforms.a.type", "x"),
-        ("transforms.b.type", "x"),
-    ]);
-    assert!(
-        fault.contains("transforms.b.type: is not a known key"),
-        "{fault}"
-    );
-    assert!(!fault.contains("transforms.a.type"), "{fault}");
 }
 
 #[test]

@@ -68,6 +68,10 @@ fn aliases(layers: &[Layer]) -> Vec<(&'static str, String)> {
 /// Variables have no case: `transforms.insertsource.type` means the
 /// `InsertSource` of the list.
 fn spell_alias(key: String, aliases: &[(&str, String)]) -> String {
+    let is_spelt = |(chain, alias): &(&str, String)| key.starts_with(&format!("{chain}.{alias}."));
+    if aliases.iter().any(is_spelt) {
+        return key;
+    }
     for (chain, alias) in aliases {
         let rest = key
             .strip_prefix(chain)

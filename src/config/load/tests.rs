@@ -152,6 +152,24 @@ fn hard_keys_reach_the_settings_whole_from_every_place() {
     }
 }
 
+/// Variables cannot tell these two apart, files can.
+#[test]
+fn names_of_transforms_that_differ_in_case_only_keep_their_keys() {
+    let folder = Folder::new();
+    let places = folder.places(
+        r#"{"name": "n", "connector.class": "file", "file": "/f", "topics": "t",
+            "transforms": "Route,route",
+            "transforms.Route.type": "RegexRouter", "transforms.Route.regex": "a",
+            "transforms.Route.replacement": "b", "transforms.route.type": "RegexRouter",
+            "transforms.route.regex": "c", "transforms.route.replacement": "d"}"#,
+    );
+    let loaded = loaded(&places);
+    assert_eq!(faults(&loaded), "");
+    let settings = &loaded.connectors[0].settings;
+    assert_eq!(settings.get("transforms.Route.regex"), Some("a"));
+    assert_eq!(settings.get("transforms.route.regex"), Some("c"));
+}
+
 #[test]
 fn a_connector_may_live_in_the_environment_alone() {
     let folder = Folder::new();

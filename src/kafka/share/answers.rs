@@ -158,6 +158,8 @@ impl Broker {
             broker: self.id,
             key,
             acquired,
+            reserved: None,
+            renewing: false,
         });
     }
 

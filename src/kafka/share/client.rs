@@ -18,10 +18,11 @@ use super::config::ShareSourceConfig;
 use super::layout::{Layout, Survey};
 use super::planner::{Phase, Turn};
 use super::ranges::offsets_between;
-use super::request::{Failure, Read, Reply, Request, Unread};
+use super::request::{Failure, HasRead, Reply, Request, ToRead};
 use super::session::PartitionKey;
 use super::settlements::{Told, not_held};
 use super::troubles::Troubles;
+use super::unread::UnreadQueue;
 
 /// How often locks that ended without a settlement are looked for.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -51,7 +52,7 @@ pub(super) struct Client {
     swept_at: Instant,
     unconfirmed: u64,
     events: VecDeque<SourceEvent>,
-    unread: Vec<Unread>,
+    unread: UnreadQueue,
     metadata_is_stale: bool,
 }
 
@@ -77,7 +78,7 @@ impl Client {
             swept_at: now,
             unconfirmed: 0,
             events: VecDeque::new(),
-            unread: Vec::new(),
+            unread: UnreadQueue::default(),
             metadata_is_stale: false,
         }
     }
@@ -162,6 +163,7 @@ impl Client {
     /// No more fetches; settle until then, and close the sessions.
     pub(super) fn close(&mut self, settle_until: Instant) {
         self.closing = Some(Phase::Closing { settle_until });
+        self.unread.clear();
     }
 
     /// Every session is closed.
@@ -196,6 +198,7 @@ impl Client {
     /// What to send now. Call it again after anything has changed.
     pub(super) fn plan(&mut self, now: Instant) -> Vec<Request> {
         self.sweep(now);
+        self.watch_unread(now);
         if self.moving {
             self.move_partitions();
         }
@@ -222,6 +225,7 @@ impl Client {
             .values()
             .filter_map(|broker| broker.wake_at(&turn))
             .chain(sweep)
+            .chain(self.unread.renewal_at())
             .min()
     }
 
@@ -241,7 +245,11 @@ impl Client {
             now,
             phase: self.phase(),
             free_records: signed(window) - signed(taken),
-            free_bytes: if window == 0 { 0 } else { free_bytes },
+            free_bytes: if window == 0 {
+                0
+            } else {
+                self.unread.askable(free_bytes)
+            },
             sharers: self
                 .brokers
                 .values()
@@ -281,14 +289,18 @@ impl Client {
 
     /// What is to be read and brought back by `read`; after the next requests
     /// are on their way, which need not wait for it.
-    pub(super) fn take_unread(&mut self) -> Vec<Unread> {
-        std::mem::take(&mut self.unread)
+    pub(super) fn take_unread(&mut self) -> Option<ToRead> {
+        self.unread.take(&self.credit)
     }
 
     /// Records were read.
-    pub(super) fn read(&mut self, read: Vec<Read>) {
-        let mut batches = Vec::with_capacity(read.len());
-        for one in read {
+    pub(super) fn read(&mut self, done: HasRead) {
+        if self.closing.is_none() {
+            self.unread.put_back(done.left);
+        }
+        let mut batches = Vec::with_capacity(done.read.len());
+        for one in done.read {
+            self.unread.observe(&one);
             if let Some(broker) = self.brokers.get_mut(&one.broker) {
                 batches.extend(broker.read(one));
             }
@@ -301,7 +313,7 @@ impl Client {
     fn apply(&mut self, effects: Effects, now: Instant) {
         self.tell(effects.told);
         if self.closing.is_none() {
-            self.unread.extend(effects.unread);
+            self.unread.push(effects.unread);
         }
         self.metadata_is_stale |= effects.metadata_is_stale;
         for (resource, cause) in effects.troubles {
@@ -338,6 +350,23 @@ impl Client {
             broker.expire(now, &mut told);
         }
         self.tell(told);
+    }
+
+    /// The pipeline looks after locks of records; these have none yet.
+    fn watch_unread(&mut self, now: Instant) {
+        let brokers = &mut self.brokers;
+        self.unread.update(now, |one| {
+            let book = brokers.get(&one.broker)?.books.get(&one.key)?;
+            book.held.value(one.acquired.ranges.first()?.first)
+        });
+        for one in self.unread.renew(now) {
+            let broker = brokers.get_mut(&one.broker);
+            if let Some(book) = broker.and_then(|broker| broker.books.get_mut(&one.key)) {
+                for range in &one.acquired.ranges {
+                    book.renew(range.first, range.last);
+                }
+            }
+        }
     }
 
     fn raise(&mut self, resource: &str, cause: Cause, now: Instant) {

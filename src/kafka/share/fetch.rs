@@ -13,9 +13,9 @@ use tokio::time::Instant;
 
 use super::config::ShareSourceConfig;
 use super::layout::Layout;
-use super::records::{self, AcquiredRange};
+use super::records::{self, AcquiredRange, Limits};
 use super::request::{
-    Acquired, Body, Failure, PartitionReply, Read, Refusal, Reply, Request, Unread,
+    Acquired, Body, Failure, HasRead, PartitionReply, Read, Refusal, Reply, Request, ToRead, Unread,
 };
 use super::session::PartitionKey;
 use super::wire::{self, Cluster, Connection, Endpoint, LeaderHint, Sender};
@@ -188,12 +188,24 @@ impl Courier {
 
     /// Makes records of what was acquired. Should reading panic, the records
     /// are corrupt: they are told so, or they would come again for ever.
-    pub(super) fn read(&self, unread: Vec<Unread>) -> Vec<Read> {
-        let read_one = |one: Unread| {
+    pub(super) fn read(&self, to_read: ToRead) -> HasRead {
+        let mut done = HasRead::default();
+        let mut room = to_read.room;
+        let mut unread = to_read.unread.into_iter();
+        for one in unread.by_ref() {
             let unreadable = self.unreadable(&one);
-            catch_unwind(AssertUnwindSafe(|| self.read_one(one))).unwrap_or(unreadable)
-        };
-        unread.into_iter().map(read_one).collect()
+            let reading = AssertUnwindSafe(|| self.read_one(one, room));
+            let (read, left) = catch_unwind(reading).unwrap_or((unreadable, None));
+            let growth = read.growth();
+            done.read.push(read);
+            done.left.extend(left);
+            if growth > room {
+                break;
+            }
+            room -= growth;
+        }
+        done.left.extend(unread);
+        done
     }
 
     fn unreadable(&self, unread: &Unread) -> Read {
@@ -217,18 +229,39 @@ impl Courier {
             }),
             gaps: Vec::new(),
             deadline: acquired.deadline,
+            packed: 0,
+            unpacked: 0,
         }
     }
 
-    fn read_one(&self, unread: Unread) -> Read {
+    /// Reads as far as there is room, at least one batch; what is left.
+    fn read_one(&self, unread: Unread, room: usize) -> (Read, Option<Unread>) {
         let Unread {
             broker,
             key,
             acquired,
+            reserved: _reserved,
+            renewing: _,
         } = unread;
-        let limit = self.config.max_decompressed_bytes;
-        let collected = records::collect(acquired.bytes, acquired.ranges, limit);
+        let limits = Limits {
+            batch: self.config.max_decompressed_bytes,
+            room,
+        };
+        let collected = records::collect(acquired.bytes, acquired.ranges, limits);
         let held = self.credit.hold(collected.bytes);
+        let left = collected.rest.map(|rest| Unread {
+            broker,
+            key,
+            acquired: Acquired {
+                partition: Arc::clone(&acquired.partition),
+                ranges: rest.ranges,
+                held: self.credit.hold(rest.bytes.len()),
+                bytes: Some(rest.bytes),
+                ..acquired
+            },
+            reserved: None,
+            renewing: false,
+        });
         drop(acquired.held);
         let batch = (!collected.kept.is_empty()).then(|| AcquiredBatch {
             partition: acquired.partition,
@@ -238,13 +271,16 @@ impl Courier {
             acquired_at: acquired.arrived_at,
             held,
         });
-        Read {
+        let read = Read {
             broker,
             key,
             batch,
             gaps: collected.gaps,
             deadline: acquired.deadline,
-        }
+            packed: collected.packed,
+            unpacked: collected.unpacked,
+        };
+        (read, left)
     }
 
     fn acknowledged(

@@ -12,6 +12,7 @@
 //! client        all sessions, the credit, the events; placement, troubles
 //! broker        one session: planner (what next), answers (what became of it)
 //! settlements   one partition's book of locks; verdicts (what became of them)
+//! unread        what is acquired, and how much of it may be decompressed
 //! session, ranges, records, request
 //! ```
 
@@ -33,6 +34,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod troubles;
+mod unread;
 mod verdicts;
 mod wire;
 

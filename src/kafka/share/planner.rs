@@ -233,7 +233,7 @@ impl Broker {
             max_wait: if partitions.is_empty() {
                 Duration::ZERO
             } else {
-                self.max_wait()
+                self.max_wait(turn.now)
             },
             max_bytes: self.max_bytes(turn),
             max_records: asked.max(1),
@@ -249,12 +249,19 @@ impl Broker {
         (turn.free_bytes / turn.sharers.max(1)).min(limit).max(1)
     }
 
-    fn max_wait(&self) -> Duration {
+    /// Over by the time that draining starts: what is left of the credentials
+    /// then may be shorter than a long wait.
+    fn max_wait(&self, now: Instant) -> Duration {
+        let left = self.expires_at.map(|at| at.saturating_duration_since(now));
+        let longest = self
+            .config
+            .fetch_max_wait
+            .min(left.unwrap_or(Duration::MAX));
         if self.holds_nothing() {
-            return self.config.fetch_max_wait;
+            return longest;
         }
         let wait = BUSY_WAIT * 2_u32.saturating_pow(self.quiet.min(8));
-        wait.min(BUSY_WAIT_MAX).min(self.config.fetch_max_wait)
+        wait.min(BUSY_WAIT_MAX).min(longest)
     }
 
     fn acknowledge(&mut self, now: Instant, sent: Sent) -> Request {

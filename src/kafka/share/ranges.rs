@@ -64,6 +64,13 @@ impl<V: Copy + PartialEq> Ranges<V> {
         run.is_some_and(|(_, (end, of_run))| *end >= last && of_run == value)
     }
 
+    /// The value of an offset, if it is there.
+    pub(super) fn value(&self, offset: i64) -> Option<V> {
+        let run = self.runs.range(..=offset).next_back();
+        run.filter(|(_, (end, _))| *end >= offset)
+            .map(|(_, (_, value))| *value)
+    }
+
     /// Adds offsets; what they were before is overwritten.
     pub(super) fn insert(&mut self, mut run: Run<V>) {
         if run.len() == 0 {

@@ -30,6 +30,29 @@ pub(super) struct Collected {
     pub(super) gaps: Vec<(i64, i64)>,
     /// Bytes of memory that `records` keep alive.
     pub(super) bytes: usize,
+    /// Bytes of the answer that were read, and of all payload in them, also
+    /// of others' records.
+    pub(super) packed: usize,
+    pub(super) unpacked: usize,
+    /// What there was no room for.
+    pub(super) rest: Option<Rest>,
+}
+
+/// What is still to be collected.
+#[derive(Debug)]
+pub(super) struct Rest {
+    pub(super) bytes: Bytes,
+    pub(super) ranges: Vec<AcquiredRange>,
+}
+
+/// How much may come of an answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// The largest size of one batch.
+    pub(super) batch: usize,
+    /// So many bytes more than were read. The batch that goes beyond that is
+    /// the last one.
+    pub(super) room: usize,
 }
 
 /// Collects the acquired records of one partition's answer; its ranges are in
@@ -37,18 +60,23 @@ pub(super) struct Collected {
 pub(super) fn collect(
     records: Option<Bytes>,
     acquired: Vec<AcquiredRange>,
-    max_decompressed_bytes: usize,
+    limits: Limits,
 ) -> Collected {
     let mut walk = Walk::new(acquired);
     let mut rest = records.unwrap_or_default();
     let backing = rest.len();
     while !rest.is_empty() && !walk.is_done() {
         match wire::batch_header(&rest) {
-            Ok(header) => walk.batch(&header, &mut rest, max_decompressed_bytes),
+            Ok(header) => walk.batch(&header, &mut rest, limits.batch),
             Err(cause) => {
                 walk.damaged.get_or_insert(cause);
                 break;
             }
+        }
+        walk.out.packed = backing - rest.len();
+        if walk.is_full(limits.room) && !rest.is_empty() && !walk.is_done() {
+            let packed = walk.out.packed;
+            return walk.stop(rest).finish(packed);
         }
     }
     walk.pass_to(i64::MAX);
@@ -80,8 +108,6 @@ struct Walk {
     /// A batch could not be read. Its header may lie as well, so everything
     /// up to the next readable batch counts as corrupt.
     damaged: Option<String>,
-    /// Payload bytes of all records that were read, also of others'.
-    decoded: usize,
     out: Collected,
 }
 
@@ -92,13 +118,29 @@ impl Walk {
             current: ranges.next(),
             ranges,
             damaged: None,
-            decoded: 0,
             out: Collected::default(),
         }
     }
 
     fn is_done(&self) -> bool {
         self.current.is_none()
+    }
+
+    /// Whether more than there is room for has come of it. Never just behind a
+    /// damaged batch, whose offsets end where the next one begins: nothing came
+    /// of it.
+    fn is_full(&self, room: usize) -> bool {
+        self.out.unpacked.saturating_sub(self.out.packed) > room
+    }
+
+    /// Leaves the rest for later.
+    fn stop(mut self, bytes: Bytes) -> Self {
+        let ranges = self.current.take().into_iter().chain(self.ranges.by_ref());
+        self.out.rest = Some(Rest {
+            bytes,
+            ranges: ranges.collect(),
+        });
+        self
     }
 
     /// Reads the batch at the front of `rest` and steps over it.
@@ -124,7 +166,7 @@ impl Walk {
         let stamp = Stamp::of(&batch);
         self.out.records.reserve(batch.records.len());
         for record in batch.records {
-            self.decoded += record.value.as_ref().map_or(0, Bytes::len);
+            self.out.unpacked += len(&record.key) + len(&record.value);
             let offset = batch
                 .base_offset
                 .saturating_add(i64::from(record.offset_delta));
@@ -139,7 +181,7 @@ impl Walk {
     /// keep the whole of it alive. Where most of that is not theirs, they are
     /// copied out of it.
     fn finish(mut self, backing: usize) -> Collected {
-        let whole = backing.max(self.decoded);
+        let whole = backing.max(self.out.unpacked);
         if self.out.bytes < whole / 2 {
             copy_out(&mut self.out.records, self.out.bytes);
         } else {
@@ -291,8 +333,11 @@ fn raw(record: wire::Record, offset: i64, delivery_count: u16, stamp: Stamp) -> 
     }
 }
 
+fn len(bytes: &Option<Bytes>) -> usize {
+    bytes.as_ref().map_or(0, Bytes::len)
+}
+
 fn payload_bytes(record: &RawRecord) -> usize {
-    let len = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
     let headers: usize = record
         .headers
         .iter()

@@ -87,9 +87,30 @@ pub(super) struct Unread {
     pub(super) broker: i32,
     pub(super) key: PartitionKey,
     pub(super) acquired: Acquired,
+    /// What it will probably take when it is read, on top of its own bytes.
+    pub(super) reserved: Option<BytesHeld>,
+    /// Its lock is being renewed.
+    pub(super) renewing: bool,
 }
 
-/// What was read of them.
+/// What is to be read at a time.
+#[derive(Debug)]
+pub(super) struct ToRead {
+    pub(super) unread: Vec<Unread>,
+    /// So many bytes more than they are may come of them. The batch that goes
+    /// beyond that is the last one.
+    pub(super) room: usize,
+}
+
+/// What became of it.
+#[derive(Debug, Default)]
+pub(super) struct HasRead {
+    pub(super) read: Vec<Read>,
+    /// What there was no room for.
+    pub(super) left: Vec<Unread>,
+}
+
+/// What was read of an acquisition.
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) broker: i32,
@@ -100,6 +121,17 @@ pub(super) struct Read {
     pub(super) gaps: Vec<(i64, i64)>,
     /// By which the acquisition is known.
     pub(super) deadline: Instant,
+    /// Bytes of the answer that were read.
+    pub(super) packed: usize,
+    /// Bytes of payload that were in them.
+    pub(super) unpacked: usize,
+}
+
+impl Read {
+    /// How many bytes came on top of the answer's.
+    pub(super) fn growth(&self) -> usize {
+        self.unpacked.saturating_sub(self.packed)
+    }
 }
 
 /// An error code with the broker's words.

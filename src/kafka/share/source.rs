@@ -24,7 +24,7 @@ use super::config::ShareSourceConfig;
 use super::fetch::{Courier, Done, PartitionNames, Route, names};
 use super::layout::{Survey, Surveyor};
 use super::membership::{Heart, Member};
-use super::request::{Failure, Read, Request, Unread};
+use super::request::{Failure, HasRead, Request, ToRead};
 use super::wire::{Cluster, Connection};
 
 /// Events that may wait for the pipeline before they queue up here.
@@ -138,7 +138,7 @@ struct Driver {
     names: Arc<PartitionNames>,
     connections: BTreeMap<i32, Arc<Connection>>,
     requests: JoinSet<Done>,
-    readings: JoinSet<Vec<Read>>,
+    readings: JoinSet<HasRead>,
     commands: mpsc::UnboundedReceiver<Command>,
     events: mpsc::Sender<SourceEvent>,
     surveys: mpsc::Receiver<Survey>,
@@ -154,10 +154,11 @@ struct Driver {
 }
 
 /// Partitions' answers to be read together, `PIECE` bytes or the last of them.
-fn pieces(unread: Vec<Unread>) -> Vec<Vec<Unread>> {
+/// Each may take its part of the room.
+fn pieces(to_read: ToRead) -> Vec<ToRead> {
     let mut pieces = Vec::new();
     let (mut piece, mut bytes) = (Vec::new(), 0);
-    for one in unread {
+    for one in to_read.unread {
         bytes += one.acquired.bytes.as_ref().map_or(0, Bytes::len);
         piece.push(one);
         if bytes >= PIECE {
@@ -168,13 +169,15 @@ fn pieces(unread: Vec<Unread>) -> Vec<Vec<Unread>> {
     if !piece.is_empty() {
         pieces.push(piece);
     }
-    pieces
+    let room = to_read.room / pieces.len().max(1);
+    let piece = |unread| ToRead { unread, room };
+    pieces.into_iter().map(piece).collect()
 }
 
 /// Why the driver woke up.
 enum Woken {
     Done(Result<Done, JoinError>),
-    Read(Result<Vec<Read>, JoinError>),
+    Read(Result<HasRead, JoinError>),
     Command(Option<Command>),
     Membership(Membership),
     Survey(Survey),
@@ -286,7 +289,8 @@ impl Driver {
     /// Has records read, beside the requests that were just sent: much of it
     /// in pieces, so that the first of it goes on while the rest is read.
     fn read(&mut self) {
-        for piece in pieces(self.client.take_unread()) {
+        let to_read = self.client.take_unread();
+        for piece in to_read.into_iter().flat_map(pieces) {
             let courier = Arc::clone(&self.courier);
             self.readings.spawn(async move { courier.read(piece) });
         }

@@ -21,7 +21,7 @@ const USUAL_LINE: usize = 256;
 type Written = Result<(), ConvertError>;
 
 /// Appends the JSON form of a value.
-pub(super) fn write_json(out: &mut Vec<u8>, datum: &Datum) -> Written {
+pub(in crate::sinks) fn write_json(out: &mut Vec<u8>, datum: &Datum) -> Written {
     write(out, |text| append_datum(text, datum))
 }
 

@@ -3,7 +3,7 @@
 mod append;
 mod config;
 mod folder;
-mod json_line;
+pub(in crate::sinks) mod json_line;
 pub(in crate::sinks) mod line;
 mod rotation;
 mod sink;

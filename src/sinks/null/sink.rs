@@ -61,6 +61,7 @@ impl SinkFactory for NullFactory {
             record_file: None,
             puts: 0,
             records: 0,
+            busy: Duration::ZERO,
         }))
     }
 }
@@ -71,6 +72,8 @@ struct NullSink {
     record_file: Option<RecordFile>,
     puts: u64,
     records: u64,
+    /// In puts, as far as they came to their end.
+    busy: Duration,
 }
 
 #[async_trait]
@@ -87,6 +90,7 @@ impl Sink for NullSink {
         if self.shared.free {
             return Ok(());
         }
+        let begin = Instant::now();
         let parts = self.shared.apply_rules(&chunk, &report)?;
         pause(self.shared.config.put_latency(chunk.len())).await;
         self.record(&chunk, &parts.prompt)?;
@@ -98,6 +102,7 @@ impl Sink for NullSink {
             pause(parts.lasts).await;
             self.record(&chunk, &parts.slow)?;
         }
+        self.busy += begin.elapsed();
         Ok(())
     }
 
@@ -107,6 +112,7 @@ impl Sink for NullSink {
             task = self.context.task,
             puts = self.puts,
             records = self.records,
+            busy_ms = u64::try_from(self.busy.as_millis()).unwrap_or(u64::MAX),
             "null sink closed"
         );
     }

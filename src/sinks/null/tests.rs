@@ -11,7 +11,9 @@ use sluice_actors::record::SinkRecord;
 use sluice_actors::report::Report;
 
 use crate::config::definition::Faults;
-use crate::sinks::contract::{check, factory_of, fresh, opened, put, task, text_record};
+use crate::sinks::contract::{
+    check, check_outage, factory_of, fresh, opened, put, task, text_record,
+};
 
 fn read(settings: &[(&str, &str)]) -> (Option<Arc<dyn SinkFactory>>, Faults) {
     factory_of("null", settings)
@@ -42,6 +44,13 @@ async fn keeps_the_contract_of_sinks() {
         ("slow.ms", "5"),
     ];
     check(factory(&slow).as_ref()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_by_rule_is_one_as_the_contract_has_it() {
+    let settings = [("unavailable.match", "offset=0"), ("unavailable.ms", "500")];
+    let over = async || advance(Duration::from_millis(500)).await;
+    check_outage(factory(&settings).as_ref(), over).await;
 }
 
 #[tokio::test]

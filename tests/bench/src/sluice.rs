@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use sluice_test_support::kafka::Kafka;
+use sluice_test_support::process::Usage;
 use sluice_test_support::wait::eventually;
 use sluice_test_support::worker::{Worker, WorkerOptions};
 
@@ -32,6 +33,52 @@ pub struct Measured {
 
 /// Runs a worker over the whole topic with a share group of its own.
 pub async fn measure(case: &Case<'_>) -> Result<Measured> {
+    let finished = run(case).await?;
+    let rate = rate(&finished.confirmed);
+    Ok(Measured {
+        rate: rate.context("too few status lines to tell a rate; more records")?,
+        cpu_micros_per_record: finished.usage.cpu.as_secs_f64() * 1e6 / case.records as f64,
+        peak_rss_mb: finished.usage.peak_rss_bytes as f64 / (1024.0 * 1024.0),
+    })
+}
+
+/// A worker that has confirmed all records and stopped.
+pub struct Finished {
+    /// Seconds and records, from its status lines.
+    pub confirmed: Vec<(f64, u64)>,
+    pub usage: Usage,
+    /// All that it logged.
+    pub log: String,
+}
+
+/// Runs a worker until all records are confirmed, and stops it.
+pub async fn run(case: &Case<'_>) -> Result<Finished> {
+    let (worker, group) = start(case)?;
+    let timeout = Duration::from_secs(120);
+    eventually("all records are confirmed", timeout, async || {
+        let confirmed = confirmed(&worker.stderr()?);
+        let confirmed = confirmed.last().map_or(0, |(_, records)| *records);
+        ensure!(confirmed as usize >= case.records, "{confirmed} so far");
+        Ok::<_, anyhow::Error>(())
+    })
+    .await?;
+    let usage = worker.usage()?;
+    // The rate is the worker's own count; that nothing is left, the broker's.
+    let admin = case.kafka.admin().await?;
+    admin
+        .wait_until_consumed(&group, case.topic, Duration::from_secs(30))
+        .await?;
+    worker.stop(Duration::from_secs(20)).await?;
+    let log = worker.stderr()?;
+    Ok(Finished {
+        confirmed: confirmed(&log),
+        usage,
+        log,
+    })
+}
+
+/// Starts a worker; the name of its share group.
+pub fn start(case: &Case<'_>) -> Result<(Worker, String)> {
     let name = format!("bench-{}", case.round);
     let mut connector = json!({
         "name": name,
@@ -50,47 +97,26 @@ pub async fn measure(case: &Case<'_>) -> Result<Measured> {
         .property("log.format", "json")
         .property("status.log.interval.ms", "50")
         .connector(&name, &connector);
-    let worker = Worker::start(&options)?;
-    let timeout = Duration::from_secs(120);
-    eventually("all records are confirmed", timeout, async || {
-        let confirmed = confirmed(&worker)?
-            .last()
-            .map_or(0, |(_, records)| *records);
-        ensure!(confirmed as usize >= case.records, "{confirmed} so far");
-        Ok::<_, anyhow::Error>(())
-    })
-    .await?;
-    let usage = worker.usage()?;
-    let series = confirmed(&worker)?;
-    // The rate is the worker's own count; that nothing is left, the broker's.
-    let admin = case.kafka.admin().await?;
-    let group = format!("share-{name}");
-    admin
-        .wait_until_consumed(&group, case.topic, Duration::from_secs(30))
-        .await?;
-    worker.stop(Duration::from_secs(20)).await?;
-    Ok(Measured {
-        rate: rate(&series).context("too few status lines to tell a rate; more records")?,
-        cpu_micros_per_record: usage.cpu.as_secs_f64() * 1e6 / case.records as f64,
-        peak_rss_mb: usage.peak_rss_bytes as f64 / (1024.0 * 1024.0),
-    })
+    Ok((Worker::start(&options)?, format!("share-{name}")))
 }
 
 /// Seconds and confirmed records, from the worker's status lines.
-fn confirmed(worker: &Worker) -> Result<Vec<(f64, u64)>> {
-    let log = worker.stderr()?;
-    let lines = log
-        .lines()
-        .filter_map(|line| serde_json::from_str(line).ok());
-    let status = lines.filter(|line: &Value| line["message"] == "status");
-    Ok(status
+fn confirmed(log: &str) -> Vec<(f64, u64)> {
+    events(log, "status")
         .filter_map(|line| {
             Some((
                 seconds(line["timestamp"].as_str()?)?,
                 line["accepted"].as_u64()?,
             ))
         })
-        .collect())
+        .collect()
+}
+
+/// What was logged under that message.
+pub fn events<'a>(log: &'a str, message: &'a str) -> impl Iterator<Item = Value> + 'a {
+    log.lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .filter(move |line: &Value| line["message"] == message)
 }
 
 /// Seconds of the day of `2026-01-31T23:59:59.123456Z`.
@@ -99,6 +125,20 @@ fn seconds(timestamp: &str) -> Option<f64> {
     let mut parts = time.split(':').map(str::parse::<f64>);
     let mut next = || parts.next()?.ok();
     Some(next()? * 3600.0 + next()? * 60.0 + next()?)
+}
+
+/// Between the first line with a tenth of the records and the first one with
+/// nine tenths: neither the join nor the last slow record counts.
+pub fn steady_rate(series: &[(f64, u64)]) -> Option<f64> {
+    let all = series.last()?.1;
+    let reaches = |tenths: u64| {
+        series
+            .iter()
+            .find(|(_, records)| *records >= all * tenths / 10)
+    };
+    let (first, last) = (reaches(1)?, reaches(9)?);
+    let elapsed = (last.0 - first.0).rem_euclid(86_400.0);
+    (elapsed > 0.0).then(|| (last.1 - first.1) as f64 / elapsed)
 }
 
 /// Between the first line with records and the first line with all of them.
@@ -131,5 +171,12 @@ mod tests {
     fn times_of_the_day_are_read_to_the_microsecond() {
         assert_eq!(seconds("2026-01-31T01:01:01.500000Z"), Some(3661.5));
         assert_eq!(seconds("yesterday"), None);
+    }
+
+    #[test]
+    fn the_steady_rate_leaves_out_the_begin_and_the_end() {
+        let series = [(0.0, 0), (9.0, 100), (10.0, 500), (11.0, 900), (99.0, 1000)];
+        assert_eq!(steady_rate(&series), Some(400.0));
+        assert_eq!(steady_rate(&series[..1]), None);
     }
 }

@@ -76,6 +76,8 @@ impl Desk {
             batch: Some(batch),
             gaps: gaps.to_vec(),
             deadline: self.now + LOCK,
+            packed: 0,
+            unpacked: 0,
         };
         let kept = self.book.read(read);
         let records = kept.into_iter().flat_map(|batch| batch.records);

@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 use sluice_actors::record::TimestampType;
 
-use crate::kafka::share::records::{self, AcquiredRange, Collected, disjoint};
+use crate::kafka::share::records::{self, AcquiredRange, Collected, Limits, disjoint};
 use crate::kafka::share::wire::{self, Batch};
 
 const LIMIT: usize = 1 << 20;
@@ -18,7 +18,26 @@ fn acquired(first: i64, last: i64) -> AcquiredRange {
 }
 
 fn collect(log: Option<Bytes>, acquired: Vec<AcquiredRange>, limit: usize) -> Collected {
-    records::collect(log, disjoint(acquired).0, limit)
+    let limits = Limits {
+        batch: limit,
+        room: usize::MAX,
+    };
+    records::collect(log, disjoint(acquired).0, limits)
+}
+
+/// Collects in steps, each of which has only so much room.
+fn collect_in_steps(log: Bytes, acquired: Vec<AcquiredRange>, room: usize) -> Vec<Collected> {
+    let limits = Limits { batch: LIMIT, room };
+    let mut steps = vec![records::collect(Some(log), disjoint(acquired).0, limits)];
+    while let Some(rest) = steps.last_mut().and_then(|step| step.rest.take()) {
+        steps.push(records::collect(Some(rest.bytes), rest.ranges, limits));
+    }
+    steps
+}
+
+fn zipped(mut batch: Batch) -> Batch {
+    batch.attributes.compression = krafka::Compression::Gzip;
+    batch
 }
 
 /// A batch with records at these offsets, the first of which is its base.
@@ -190,20 +209,61 @@ proptest! {
         present in prop::collection::vec(any::<bool>(), 40),
         held in prop::collection::vec((0_i64..40, 0_i64..10), 0..6),
         size in 1_usize..9,
+        room in prop_oneof![Just(0), 0_usize..1000, Just(usize::MAX)],
     ) {
         let there: Vec<i64> = (0_i64..40).filter(|o| present[usize::try_from(*o).unwrap()]).collect();
         let batches: Vec<Batch> = there.chunks(size).map(batch).collect();
         let ranges: Vec<AcquiredRange> = held.iter().map(|(f, more)| acquired(*f, f + more)).collect();
         let ours = |offset: &i64| ranges.iter().any(|r| (r.first..=r.last).contains(offset));
-        let collected = collect(Some(log(&batches)), ranges.clone(), LIMIT);
+        let batches: Vec<Batch> = batches.into_iter().map(zipped).collect();
+        let steps = collect_in_steps(log(&batches), ranges.clone(), room);
+        let all = |part: fn(&Collected) -> Vec<i64>| steps.iter().flat_map(part).collect::<Vec<_>>();
         let expected: Vec<i64> = there.iter().copied().filter(ours).collect();
-        prop_assert_eq!(&offsets(&collected), &expected);
-        let gaps: Vec<i64> = collected.gaps.iter().flat_map(|(f, l)| *f..=*l).collect();
+        prop_assert_eq!(&all(offsets), &expected);
+        let gaps = all(|step| step.gaps.iter().flat_map(|(f, l)| *f..=*l).collect());
         let missing: Vec<i64> = (0_i64..50).filter(ours).filter(|o| !there.contains(o)).collect();
         prop_assert_eq!(gaps, missing);
-        let kept: Vec<i64> = collected.kept.iter().flat_map(|(f, l)| *f..=*l).collect();
+        let kept = all(|step| step.kept.iter().flat_map(|(f, l)| *f..=*l).collect());
         prop_assert_eq!(kept, expected);
     }
+}
+
+#[test]
+fn the_batch_that_goes_beyond_the_room_is_the_last_one() {
+    let batches = [0, 20, 40].map(|first| zipped(wide_batch(&Vec::from_iter(first..first + 10))));
+    let steps = |room| {
+        let steps = collect_in_steps(log(&batches), vec![acquired(0, 45)], room);
+        let read = steps
+            .iter()
+            .map(|step| (step.records.len(), step.gaps.len()));
+        read.collect::<Vec<_>>()
+    };
+    assert_eq!(steps(0), [(10, 0), (10, 1), (6, 1)]);
+    assert_eq!(steps(2000), [(20, 1), (6, 1)]);
+    assert_eq!(steps(usize::MAX), [(26, 2)]);
+}
+
+#[test]
+fn what_does_not_grow_needs_no_room() {
+    let log = log(&[wide_batch(&[0, 1]), wide_batch(&[2, 3])]);
+    let steps = collect_in_steps(log.clone(), vec![acquired(0, 3)], 0);
+    assert_eq!(steps.len(), 1);
+    assert_eq!(steps[0].packed, log.len());
+    assert_eq!(steps[0].unpacked, 4 * WIDTH);
+}
+
+#[test]
+fn nobody_stops_behind_a_damaged_batch() {
+    let mut bytes = BytesMut::from(&log(&[zipped(wide_batch(&[0, 1, 2]))])[..]);
+    let damaged = bytes.len() + 70;
+    let others = [[3, 4], [5, 6]].map(|offsets| zipped(wide_batch(&offsets)));
+    bytes.extend_from_slice(&log(&others));
+    bytes[damaged] ^= 1;
+    let steps = collect_in_steps(bytes.freeze(), vec![acquired(0, 6)], 0);
+    assert_eq!(steps.len(), 2);
+    let corrupt = &steps[1].corrupt[0];
+    assert_eq!((corrupt.first_offset, corrupt.last_offset), (3, 4));
+    assert_eq!(offsets(&steps[1]), [5, 6]);
 }
 
 #[test]

@@ -6,3 +6,4 @@ mod fake_broker;
 mod planning;
 mod recovering;
 mod sim;
+mod unread;

@@ -160,7 +160,30 @@ fn nothing_is_fetched_while_the_bytes_are_used_up() {
     let held = sim.credit.hold(1 << 20);
     assert!(sim.plan().is_empty());
     drop(held);
-    assert_eq!(sim.fetch(1).max_bytes, 1 << 20);
+    assert!(sim.fetch(1).max_bytes > 0);
+}
+
+#[test]
+fn less_is_asked_for_the_more_answers_grew() {
+    let mut sim = Sim::joined(100_000, &[1]);
+    let mut asked = vec![sim.fetch(1).max_bytes];
+    for (round, growth) in [(0, 1), (1, 1), (2, 200)] {
+        sim.growth = growth;
+        for offset in 100 * round..100 * (round + 1) {
+            sim.bring(1, 0, offset, offset);
+            sim.settle(0, offset, offset, Settlement::Accept);
+            asked.push(sim.fetch(1).max_bytes);
+        }
+        sim.give_back();
+    }
+    // Carefully at first, and never so that eight times as much would not fit.
+    assert!(asked[0] <= (1 << 20) / 50, "{}", asked[0]);
+    let (settled, surprised) = (asked[200], asked[201]);
+    assert!(
+        ((1 << 20) / 10..=(1 << 20) / 8).contains(&settled),
+        "{settled}"
+    );
+    assert!(surprised <= (1 << 20) / 199, "{surprised}");
 }
 
 #[test]
@@ -175,6 +198,35 @@ fn a_renewal_goes_at_once_and_never_on_a_fetch() {
     sim.news();
     sim.accept(1, &[0]);
     assert_eq!(sim.news(), ["renewed Renew 0-4", "confirmed Accept 9-9"]);
+}
+
+#[test]
+fn what_waits_to_be_read_is_renewed_and_comes_with_the_new_deadline() {
+    let mut sim = Sim::joined(1000, &[1]);
+    sim.fetch(1);
+    let held = sim.credit.hold(1 << 20);
+    sim.starved = true;
+    sim.bring(1, 0, 0, 9);
+    sim.news();
+    assert!(sim.plan().is_empty(), "no credit, no fetch");
+    sim.pass(LOCK / 4);
+    assert_eq!(batches(&sim.acknowledge(), 0), [(0, 9, AckType::Renew)]);
+    sim.starved = false;
+    drop(held);
+    sim.read();
+    assert!(sim.news().is_empty(), "not while the answer is out");
+    sim.accept(1, &[0]);
+    sim.fetch(1);
+    sim.read();
+    sim.accept(1, &[]);
+    assert_eq!(sim.news(), ["renewed Renew 0-9", "acquired [0]"]);
+    // Beyond the first lock it is ours still.
+    sim.pass(LOCK);
+    sim.settle(0, 0, 9, Settlement::Accept);
+    assert_eq!(
+        batches(&sim.fetch(1).acknowledgements, 0),
+        [(0, 9, AckType::Accept)]
+    );
 }
 
 #[test]
@@ -324,4 +376,22 @@ fn a_connection_whose_credentials_end_is_drained_and_replaced() {
     assert!(sim.accept(1, &[]), "the connection is replaced");
     assert!(sim.news().contains(&"lost 8-9".to_owned()));
     assert_eq!(sim.request().epoch, 0);
+}
+
+#[test]
+fn a_fetch_does_not_wait_past_the_time_to_drain() {
+    let mut sim = Sim::joined(1000, &[1]);
+    sim.expires_at = Some(sim.now + Duration::from_secs(2));
+    sim.fetch(1);
+    sim.accept(1, &[]);
+    assert_eq!(sim.fetch(1).max_wait.as_millis(), 500);
+    sim.accept(1, &[]);
+    sim.pass(Duration::from_millis(1700));
+    assert_eq!(sim.fetch(1).max_wait.as_millis(), 300);
+    sim.bring(1, 0, 0, 9);
+    sim.pass(Duration::from_millis(297));
+    assert_eq!(sim.fetch(1).max_wait.as_millis(), 3, "also while busy");
+    sim.accept(1, &[]);
+    sim.pass(3 * MILLI);
+    assert!(sim.plan().is_empty());
 }

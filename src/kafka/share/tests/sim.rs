@@ -15,7 +15,8 @@ use crate::kafka::share::config::ShareSourceConfig;
 use crate::kafka::share::layout::{Layout, Place, Survey};
 use crate::kafka::share::records::AcquiredRange;
 use crate::kafka::share::request::{
-    Acknowledgements, Acquired, Body, Failure, Fetch, PartitionReply, Read, Refusal, Reply, Request,
+    Acknowledgements, Acquired, Body, Failure, Fetch, HasRead, PartitionReply, Read, Refusal,
+    Reply, Request,
 };
 use crate::kafka::share::session::PartitionKey;
 use crate::kafka::share::settlements::AckType;
@@ -77,6 +78,10 @@ pub(super) struct Sim {
     /// Every event in order, in short.
     pub(super) told: Vec<String>,
     pub(super) expires_at: Option<Instant>,
+    /// How many times larger records are than in the log.
+    pub(super) growth: usize,
+    /// Nothing that is acquired can be read.
+    pub(super) starved: bool,
     batches: Vec<AcquiredBatch>,
 }
 
@@ -100,6 +105,8 @@ impl Sim {
             now,
             told: Vec::new(),
             expires_at: None,
+            growth: 1,
+            starved: false,
             batches: Vec::new(),
         }
     }
@@ -185,16 +192,31 @@ impl Sim {
     }
 
     /// Every offset that was acquired has a record.
-    fn read(&mut self) {
-        let unread = self.client.take_unread();
-        let read = unread.into_iter().map(|unread| Read {
+    pub(super) fn read(&mut self) {
+        let Some(to_read) = self.client.take_unread() else {
+            return;
+        };
+        if self.starved {
+            let left = to_read.unread;
+            return self.client.read(HasRead {
+                left,
+                ..HasRead::default()
+            });
+        }
+        let read = to_read.unread.into_iter().map(|unread| Read {
             broker: unread.broker,
             key: unread.key,
             deadline: unread.acquired.deadline,
             gaps: Vec::new(),
             batch: Some(batch(unread.acquired)),
+            packed: 1,
+            unpacked: self.growth,
         });
-        self.client.read(read.collect());
+        let done = HasRead {
+            read: read.collect(),
+            left: Vec::new(),
+        };
+        self.client.read(done);
     }
 
     /// The broker takes everything, and brings nothing.
@@ -267,6 +289,11 @@ impl Sim {
                 self.batches.extend(batches);
             }
         }
+    }
+
+    /// The pipeline is done with all that it was told of.
+    pub(super) fn give_back(&mut self) {
+        self.batches.clear();
     }
 
     /// What was told since the last call.

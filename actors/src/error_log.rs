@@ -1,0 +1,124 @@
+//! What the log says about records that were put aside. A line for each of
+//! them, by Kafka Connect's contract; the broker's dead letters have no cause,
+//! and a record without any is gone.
+
+use crate::outcome::Rejection;
+use crate::record::RecordId;
+
+/// `errors.log.enable` and `errors.log.include.messages`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ErrorLog {
+    #[default]
+    Off,
+    /// Stage and cause.
+    Causes,
+    /// Topic, partition and offset as well. Never key or value: they are not
+    /// for those who read logs.
+    Records,
+}
+
+impl ErrorLog {
+    pub(crate) fn tell(self, connector: &str, put_aside: &[(RecordId, Rejection)]) {
+        if self == Self::Off {
+            return;
+        }
+        for (record, Rejection { stage, cause }) in put_aside {
+            let record = (self == Self::Records).then(|| tracing::field::display(record));
+            tracing::warn!(connector, %stage, error = %cause, record, "record put aside");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt;
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Level, Metadata, Subscriber};
+
+    use super::*;
+    use crate::outcome::Stage;
+    use crate::record::{SourcePartition, TopicId};
+
+    /// Events as lines of their fields.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<String>>>);
+
+    struct Line(String);
+
+    impl Visit for Line {
+        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+            self.0 += &format!(" {field}={value:?}");
+        }
+    }
+
+    impl Subscriber for Lines {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+        fn event(&self, event: &Event<'_>) {
+            assert_eq!(*event.metadata().level(), Level::WARN);
+            let mut line = Line(String::new());
+            event.record(&mut line);
+            self.0.lock().push(line.0);
+        }
+
+        fn enter(&self, _: &Id) {}
+
+        fn exit(&self, _: &Id) {}
+    }
+
+    /// What is told of two records.
+    fn told(log: ErrorLog) -> Vec<String> {
+        let partition = Arc::new(SourcePartition {
+            topic: "orders".into(),
+            topic_id: TopicId::default(),
+            partition: 3,
+        });
+        let put_aside = [(7, Stage::ValueConverter), (8, Stage::TaskPut)].map(|(offset, stage)| {
+            let partition = Arc::clone(&partition);
+            let record = RecordId { partition, offset };
+            (record, Rejection::new(stage, "no good"))
+        });
+        let lines = Lines::default();
+        tracing::subscriber::with_default(lines.clone(), || log.tell("sink", &put_aside));
+        let lines = lines.0.lock();
+        lines.clone()
+    }
+
+    #[test]
+    fn nothing_is_told_unless_asked_for() {
+        assert!(told(ErrorLog::default()).is_empty());
+    }
+
+    #[test]
+    fn each_record_is_a_warning_with_stage_and_cause() {
+        let lines = told(ErrorLog::Causes);
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        for (line, stage) in lines.iter().zip(["VALUE_CONVERTER", "TASK_PUT"]) {
+            assert!(line.contains("connector=\"sink\""), "{line}");
+            assert!(line.contains(&format!("stage={stage}")), "{line}");
+            assert!(line.contains("error=no good"), "{line}");
+            assert!(!line.contains("orders"), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_record_is_named_when_that_is_asked_for_too() {
+        let lines = told(ErrorLog::Records);
+        assert!(lines[0].contains("record=orders-3@7"), "{lines:?}");
+        assert!(lines[1].contains("record=orders-3@8"), "{lines:?}");
+    }
+}

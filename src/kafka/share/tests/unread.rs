@@ -1,0 +1,201 @@
+//! How much of what was acquired is read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sluice_actors::credit::Credit;
+use tokio::time::Instant;
+
+use super::sim::{LOCK, key, partition};
+use crate::kafka::share::request::{Acquired, Read, Unread};
+use crate::kafka::share::unread::UnreadQueue;
+
+const LIMIT: usize = 100_000;
+const MILLI: Duration = Duration::from_millis(1);
+
+struct Desk {
+    queue: UnreadQueue,
+    credit: Arc<Credit>,
+    now: Instant,
+}
+
+impl Desk {
+    /// Where answers grow so many times.
+    fn new(growth: usize) -> Self {
+        let mut desk = Self {
+            queue: UnreadQueue::default(),
+            credit: Credit::new(LIMIT),
+            now: Instant::now(),
+        };
+        for _ in 0..100 {
+            desk.queue.observe(&read(growth));
+        }
+        desk
+    }
+
+    fn unread(&self, bytes: usize) -> Unread {
+        Unread {
+            broker: 1,
+            key: key(0),
+            acquired: Acquired {
+                partition: partition(0),
+                ranges: Vec::new(),
+                doubled: false,
+                deadline: self.now + LOCK,
+                arrived_at: self.now,
+                bytes: Some(Bytes::from(vec![0; bytes])),
+                held: self.credit.hold(bytes),
+            },
+            reserved: None,
+            renewing: false,
+        }
+    }
+
+    fn push(&mut self, bytes: usize) {
+        let unread = vec![self.unread(bytes)];
+        self.queue.push(unread);
+    }
+
+    fn put_back(&mut self, bytes: usize) {
+        let left = vec![self.unread(bytes)];
+        self.queue.put_back(left);
+    }
+
+    /// How many are to be read, and how far they may grow.
+    fn take(&mut self) -> Option<(usize, usize)> {
+        let to_read = self.queue.take(&self.credit)?;
+        Some((to_read.unread.len(), to_read.room))
+    }
+}
+
+fn read(growth: usize) -> Read {
+    Read {
+        broker: 1,
+        key: key(0),
+        batch: None,
+        gaps: Vec::new(),
+        deadline: Instant::now(),
+        packed: 1000,
+        unpacked: 1000 * growth,
+    }
+}
+
+#[test]
+fn less_is_asked_for_until_what_came_is_read() {
+    let mut desk = Desk::new(30);
+    desk.push(2000);
+    let free = desk.credit.free_bytes();
+    assert_eq!(desk.queue.askable(free), 40_000_usize.div_ceil(30));
+    let reading = desk.queue.take(&desk.credit);
+    assert_eq!(desk.queue.askable(free), 40_000_usize.div_ceil(30));
+    assert_eq!(
+        desk.credit.held_bytes(),
+        2000,
+        "what there is, not what may be"
+    );
+    desk.put_back(10);
+    desk.push(10);
+    assert_eq!(desk.take(), Some((2, 40_000)), "beside what is being read");
+    drop(reading);
+    assert_eq!(desk.queue.askable(LIMIT), LIMIT.div_ceil(30));
+}
+
+#[test]
+fn growth_is_learned_at_once_and_forgotten_slowly() {
+    let mut desk = Desk::new(1);
+    assert_eq!(desk.queue.askable(LIMIT), LIMIT / 8);
+    desk.queue.observe(&read(100));
+    assert_eq!(desk.queue.askable(LIMIT), LIMIT / 100);
+    for _ in 0..5 {
+        desk.queue.observe(&read(1));
+    }
+    let asked = desk.queue.askable(LIMIT);
+    assert!((LIMIT / 75..LIMIT / 25).contains(&asked), "{asked}");
+}
+
+#[test]
+fn with_free_bytes_something_is_asked_for_however_much_it_grows() {
+    let desk = Desk::new(1_000_000);
+    assert_eq!(desk.queue.askable(LIMIT), 1);
+    assert_eq!(desk.queue.askable(0), 0);
+}
+
+#[test]
+fn what_came_is_read_at_once_as_far_as_the_credit_goes() {
+    let mut desk = Desk::new(1);
+    assert_eq!(desk.take(), None);
+    let others = desk.credit.hold(70_000);
+    desk.push(1000);
+    desk.push(1000);
+    assert_eq!(desk.take(), Some((2, 30_000)), "its own bytes apart");
+    drop(others);
+    let _all = desk.credit.hold(LIMIT);
+    desk.push(1000);
+    assert_eq!(desk.take(), Some((1, 0)), "one batch, whatever the credit");
+}
+
+#[test]
+fn what_is_left_waits_for_credit() {
+    let mut desk = Desk::new(1);
+    let all = desk.credit.hold(LIMIT);
+    desk.put_back(1000);
+    assert_eq!(desk.take(), None);
+    let most = desk.credit.hold(LIMIT - 5000);
+    drop(all);
+    assert_eq!(desk.take(), Some((1, 5000)));
+    drop(most);
+}
+
+#[test]
+fn what_is_left_is_read_first() {
+    let mut desk = Desk::new(1);
+    desk.push(10);
+    desk.put_back(20);
+    let to_read = desk.queue.take(&desk.credit).unwrap();
+    let sizes = to_read
+        .unread
+        .iter()
+        .map(|one| one.acquired.bytes.as_ref().unwrap().len());
+    assert_eq!(sizes.collect::<Vec<_>>(), [20, 10]);
+}
+
+#[test]
+fn what_waits_is_renewed_and_read_after_the_answer() {
+    let mut desk = Desk::new(1);
+    let all = desk.credit.hold(LIMIT);
+    desk.put_back(1000);
+    let deadline = desk.now + LOCK;
+    let renewal_at = desk.now + LOCK / 4;
+    assert_eq!(desk.queue.renewal_at(), Some(renewal_at));
+    assert_eq!(desk.queue.renew(renewal_at - MILLI).count(), 0);
+    assert_eq!(desk.queue.renew(renewal_at).count(), 1);
+    assert_eq!(desk.queue.renew(renewal_at).count(), 0, "once");
+    assert_eq!(desk.queue.renewal_at(), None);
+
+    drop(all);
+    desk.queue.update(renewal_at, |_| Some(deadline));
+    assert_eq!(desk.take(), None, "the answer will change its deadline");
+    desk.queue.update(renewal_at, |_| Some(renewal_at + LOCK));
+    assert_eq!(
+        desk.queue.renewal_at(),
+        Some(renewal_at + LOCK / 4),
+        "and so on"
+    );
+    let to_read = desk.queue.take(&desk.credit).unwrap();
+    assert_eq!(to_read.unread[0].acquired.deadline, renewal_at + LOCK);
+}
+
+#[test]
+fn what_has_lost_its_lock_is_not_read() {
+    let mut desk = Desk::new(1);
+    desk.push(1000);
+    desk.queue.update(desk.now, |_| None);
+    assert_eq!(desk.take(), None);
+    // The same offsets came again.
+    desk.push(1000);
+    let other = desk.now + 2 * LOCK;
+    desk.queue.update(desk.now, |_| Some(other));
+    assert_eq!(desk.take(), None);
+    assert_eq!(desk.credit.held_bytes(), 0);
+}

@@ -1,0 +1,164 @@
+//! What is acquired and not read yet: how much of it may be decompressed, and
+//! how far it grows.
+//!
+//! A fetch is bounded in bytes as they lie in the log, memory in bytes as they
+//! are read, and records of a megabyte may come in a few bytes each. So less
+//! is asked for the more the last answers grew, and what grows further than
+//! that is read batch by batch, as the credit allows.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use sluice_actors::credit::{BytesHeld, Credit};
+use tokio::time::Instant;
+
+use super::request::{Read, ToRead, Unread};
+
+/// How far answers grow before any was read.
+const GUESS: usize = 64;
+/// An answer that grows so far unexpectedly fits into the credit all the same.
+const CAUTION: usize = 8;
+/// When this part of its lock's time has passed, what waits is renewed.
+const RENEWAL: u32 = 4;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct UnreadQueue {
+    waiting: VecDeque<Unread>,
+    /// Something came since the last look. Its first batch is read whatever
+    /// the credit, and all of it if it does not grow: it is in memory already.
+    fresh: bool,
+    /// How many times larger than in the log records are, at most and lately.
+    growth: usize,
+    /// Of what waits or is being read, see [`Unread::reserved`].
+    reserved: Arc<Credit>,
+}
+
+impl Default for UnreadQueue {
+    fn default() -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            fresh: false,
+            growth: GUESS,
+            reserved: Credit::new(0),
+        }
+    }
+}
+
+impl UnreadQueue {
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.waiting.clear();
+    }
+
+    /// Takes in what was acquired.
+    pub(super) fn push(&mut self, unread: Vec<Unread>) {
+        for mut one in unread {
+            self.reserve(&mut one);
+            self.waiting.push_back(one);
+            self.fresh = true;
+        }
+    }
+
+    /// Takes back what there was no credit for.
+    pub(super) fn put_back(&mut self, left: Vec<Unread>) {
+        for mut one in left.into_iter().rev() {
+            self.reserve(&mut one);
+            self.waiting.push_front(one);
+        }
+    }
+
+    /// The next fetch asks for what that leaves.
+    fn reserve(&self, unread: &mut Unread) {
+        let packed = unread.acquired.held.bytes();
+        let more = packed.saturating_mul(self.growth - 1);
+        unread.reserved = Some(self.reserved.hold(more));
+    }
+
+    /// Learns from what was read.
+    pub(super) fn observe(&mut self, read: &Read) {
+        if read.packed == 0 {
+            return;
+        }
+        let seen = read.unpacked.div_ceil(read.packed).max(1);
+        // Up at once, down slowly: the next answer may be like the one before.
+        self.growth = seen.max(self.growth - self.growth.saturating_sub(seen).div_ceil(8));
+    }
+
+    /// How many bytes to ask for, so that they fit when they are read.
+    pub(super) fn askable(&self, free: usize) -> usize {
+        let free = free.saturating_sub(self.reserved.held_bytes());
+        free.div_ceil(self.growth.max(CAUTION))
+    }
+
+    /// What is to be read now, and how far it may grow. What is being renewed
+    /// waits for the answer: an acquisition is known by its deadline.
+    pub(super) fn take(&mut self, credit: &Credit) -> Option<ToRead> {
+        let room = credit
+            .limit_bytes()
+            .saturating_sub(self.held_by_others(credit));
+        let fresh = std::mem::take(&mut self.fresh);
+        if room == 0 && !fresh {
+            return None;
+        }
+        let (renewing, unread): (VecDeque<_>, VecDeque<_>) =
+            self.waiting.drain(..).partition(|one| one.renewing);
+        self.waiting = renewing;
+        (!unread.is_empty()).then(|| ToRead {
+            unread: unread.into(),
+            room,
+        })
+    }
+
+    /// What is to be renewed now; nobody else does it before it is read.
+    pub(super) fn renew(&mut self, now: Instant) -> impl Iterator<Item = &Unread> {
+        let due = self
+            .waiting
+            .iter_mut()
+            .filter(move |one| renewal_at(one).is_some_and(|at| at <= now));
+        due.map(|one| {
+            one.renewing = true;
+            &*one
+        })
+    }
+
+    /// Sets the locks' deadlines right, and forgets what has lost its lock, or
+    /// was acquired anew.
+    pub(super) fn update(&mut self, now: Instant, deadline: impl Fn(&Unread) -> Option<Instant>) {
+        self.waiting.retain_mut(|one| {
+            let Some(deadline) = deadline(one) else {
+                return false;
+            };
+            if deadline == one.acquired.deadline {
+                return true;
+            }
+            one.acquired.deadline = deadline;
+            one.acquired.arrived_at = now;
+            std::mem::take(&mut one.renewing)
+        });
+    }
+
+    /// By records, and by what is being read.
+    fn held_by_others(&self, credit: &Credit) -> usize {
+        let held = |one: &Unread| {
+            let reserved = one.reserved.as_ref().map_or(0, BytesHeld::bytes);
+            one.acquired.held.bytes() + reserved
+        };
+        let own: usize = self.waiting.iter().map(held).sum();
+        (credit.held_bytes() + self.reserved.held_bytes()).saturating_sub(own)
+    }
+
+    /// When the first that waits is to be renewed.
+    pub(super) fn renewal_at(&self) -> Option<Instant> {
+        self.waiting.iter().filter_map(renewal_at).min()
+    }
+}
+
+fn renewal_at(unread: &Unread) -> Option<Instant> {
+    let (from, to) = (unread.acquired.arrived_at, unread.acquired.deadline);
+    let at = from + to.saturating_duration_since(from) / RENEWAL;
+    (!unread.renewing).then_some(at)
+}

@@ -1,0 +1,141 @@
+//! The sink against a real server, status by status.
+
+mod answers;
+mod authorization;
+mod batches;
+mod requests;
+mod settings;
+mod tls;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use sluice_actors::chunk::Chunk;
+use sluice_actors::outcome::Outcome;
+use sluice_actors::ports::sink::{Sink, SinkError, SinkFactory};
+use sluice_actors::record::SinkRecord;
+use sluice_actors::report::Report;
+use sluice_actors::value::{Datum, Value};
+use sluice_test_support::receiver::{Arrival, Receiver, Reply};
+use sluice_test_support::wait::eventually;
+
+use crate::config::definition::Faults;
+use crate::sinks::contract::{check, check_outage, factory_of, fresh, opened, put, text_record};
+
+const SOON: Duration = Duration::from_secs(20);
+
+fn read(settings: &[(&str, &str)]) -> (Option<Arc<dyn SinkFactory>>, Faults) {
+    factory_of("http", settings)
+}
+
+fn factory(url: &str, settings: &[(&str, &str)]) -> Arc<dyn SinkFactory> {
+    let mut all = vec![("http.url", url)];
+    all.extend(settings);
+    let (factory, faults) = read(&all);
+    factory.unwrap_or_else(|| panic!("{faults}"))
+}
+
+async fn sink(url: &str, settings: &[(&str, &str)]) -> Box<dyn Sink> {
+    opened(factory(url, settings).as_ref(), 0).await
+}
+
+async fn receiver(plan: impl Fn(&Arrival) -> Reply + Send + Sync + 'static) -> Receiver {
+    Receiver::start(plan).await.unwrap()
+}
+
+fn texts(values: &[&str]) -> Vec<SinkRecord> {
+    (0..)
+        .zip(values)
+        .map(|(offset, value)| text_record(offset, value))
+        .collect()
+}
+
+fn keyed(offset: i64, key: &str, value: Datum) -> SinkRecord {
+    let mut record = text_record(offset, "");
+    record.key = Datum::schemaless(Value::String(key.into()));
+    record.value = value;
+    record
+}
+
+fn bodies(receiver: &Receiver) -> Vec<String> {
+    receiver.arrivals().iter().map(Arrival::text).collect()
+}
+
+/// What was reported, in short and by place.
+fn told(mut outcomes: Vec<(usize, Outcome)>) -> Vec<(usize, &'static str)> {
+    outcomes.sort_by_key(|(place, _)| *place);
+    let name = |outcome: &Outcome| match outcome {
+        Outcome::Delivered => "delivered",
+        Outcome::Buffered => "buffered",
+        Outcome::Retry(_) => "retry",
+        Outcome::Reject(_) => "reject",
+    };
+    outcomes
+        .iter()
+        .map(|(place, outcome)| (*place, name(outcome)))
+        .collect()
+}
+
+fn cause_of(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Retry(cause) => cause.to_string(),
+        Outcome::Reject(rejection) => rejection.cause.to_string(),
+        Outcome::Delivered | Outcome::Buffered => panic!("{outcome:?}"),
+    }
+}
+
+/// Puts one record; its outcome and the put's end in one word, and the cause.
+async fn fate(sink: &mut dyn Sink, value: &str) -> (&'static str, String) {
+    let (result, outcomes) = put(sink, texts(&[value])).await;
+    match (result, outcomes.as_slice()) {
+        (Ok(()), [(0, Outcome::Delivered)]) => ("delivered", String::new()),
+        (Ok(()), [(0, outcome)]) => (told(outcomes.clone())[0].1, cause_of(outcome)),
+        (Err(SinkError::Unavailable(cause)), []) => ("unavailable", cause.to_string()),
+        (Err(SinkError::UnavailableFor(cause, _)), []) => ("told to wait", cause.to_string()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn keeps_the_contract_of_sinks() {
+    let receiver = receiver(|_| Reply::ok()).await;
+    let url = receiver.url("/in/${topic}");
+    for settings in [
+        vec![],
+        vec![("max.in.flight.requests", "3"), ("request.method", "PUT")],
+        vec![
+            ("batching.enabled", "true"),
+            ("batch.max.size", "2"),
+            ("request.body.format", "json"),
+            ("idempotency.key.from", "topic"),
+        ],
+        vec![("http.headers.forward", "*")],
+    ] {
+        check(factory(&url, &settings).as_ref()).await;
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_away_is_an_outage_as_the_contract_has_it() {
+    let first = receiver(|_| Reply::ok()).await;
+    let (url, address) = (first.url("/in"), first.address());
+    first.stop().await;
+    let mut second = None;
+    let mend = async || {
+        second = Some(Receiver::start_at(address, |_| Reply::ok()).await.unwrap());
+    };
+    check_outage(factory(&url, &[]).as_ref(), mend).await;
+    assert_eq!(second.unwrap().count(), 2);
+}
+
+#[tokio::test]
+async fn an_endpoint_that_throttles_is_an_outage_as_the_contract_has_it() {
+    let receiver = receiver(|arrival| match arrival.attempt {
+        0 => Reply::status(503),
+        _ => Reply::ok(),
+    })
+    .await;
+    let factory = factory(&receiver.url("/"), &[("max.in.flight.requests", "2")]);
+    check_outage(factory.as_ref(), async || {}).await;
+}
