@@ -1,20 +1,15 @@
 //! Asks a worker's REST, from another process.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Empty};
-use hyper::body::Bytes;
-use hyper::client::conn::http1::handshake;
-use hyper::{Request, StatusCode};
-use hyper_util::rt::TokioIo;
+use reqwest::Client;
+use rustls::crypto::ring;
+use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Map, Value};
-use tokio::net::TcpStream;
-
-use crate::config::listeners::Listener;
 
 /// A worker answers from memory: what takes longer does not come.
 const TIMEOUT: Duration = Duration::from_secs(10);
-const PATH: &str = "/connectors?expand=status";
 
 /// Statuses by connector.
 pub(super) type Statuses = Map<String, Value>;
@@ -31,48 +26,68 @@ pub(super) struct AskError {
 
 /// What `GET /connectors?expand=status` says.
 pub(super) fn statuses(url: &str) -> Result<Statuses, AskError> {
-    let failed = |cause: String| AskError {
+    let asked = || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| error.to_string())?;
+        let body = runtime.block_on(get(url))?;
+        serde_json::from_slice(&body).map_err(|error| format!("there is no status in it: {error}"))
+    };
+    asked().map_err(|cause| AskError {
         url: url.to_owned(),
         cause,
-    };
-    let address = Listener::parse(url).map_err(failed)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let runtime = runtime.map_err(|error| failed(error.to_string()))?;
-    let body = runtime.block_on(async {
-        match tokio::time::timeout(TIMEOUT, get(&address)).await {
-            Ok(body) => body,
-            Err(_) => Err("nothing came in time".to_owned()),
-        }
-    });
-    let body = body.map_err(failed)?;
-    serde_json::from_slice(&body).map_err(|error| failed(format!("no status in it: {error}")))
-}
-
-async fn get(address: &Listener) -> Result<Bytes, String> {
-    let host = address.host.as_deref().unwrap_or("127.0.0.1");
-    let stream = TcpStream::connect((host, address.port)).await;
-    let stream = stream.map_err(|error| error.to_string())?;
-    exchange(stream, host)
-        .await
-        .map_err(|error| error.to_string())?
-}
-
-async fn exchange(stream: TcpStream, host: &str) -> hyper::Result<Result<Bytes, String>> {
-    let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
-    let connection = tokio::spawn(connection);
-    let request = Request::get(PATH).header("host", host);
-    let request = match request.body(Empty::<Bytes>::new()) {
-        Ok(request) => request,
-        Err(error) => return Ok(Err(error.to_string())),
-    };
-    let answer = sender.send_request(request).await?;
-    let status = answer.status();
-    let body = answer.into_body().collect().await?.to_bytes();
-    connection.abort();
-    Ok(match status {
-        StatusCode::OK => Ok(body),
-        _ => Err(format!("it answers {status}")),
     })
+}
+
+async fn get(url: &str) -> Result<Vec<u8>, String> {
+    let address = format!("{}/connectors?expand=status", url.trim_end_matches('/'));
+    let answer = client()?.get(address).send().await;
+    let answer = answer.and_then(reqwest::Response::error_for_status);
+    let answer = answer.map_err(|error| told(&error.without_url()))?;
+    let body = answer.bytes().await;
+    body.map(|body| body.to_vec())
+        .map_err(|error| told(&error.without_url()))
+}
+
+/// A worker speaks plain HTTP; a proxy before it may not.
+fn client() -> Result<Client, String> {
+    let roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let client = Client::builder()
+        .tls_backend_preconfigured(tls)
+        .no_proxy()
+        .timeout(TIMEOUT);
+    client.build().map_err(|error| told(&error))
+}
+
+/// An error with its innermost cause, which says what to do about it.
+fn told(error: &reqwest::Error) -> String {
+    let mut innermost: &dyn std::error::Error = error;
+    while let Some(cause) = innermost.source() {
+        innermost = cause;
+    }
+    innermost.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_is_not_there_is_told_by_its_address() {
+        // Bound and closed again: nobody listens there.
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", socket.local_addr().unwrap());
+        drop(socket);
+        let error = statuses(&url).unwrap_err().to_string();
+        assert!(error.contains(&url), "{error}");
+        assert!(error.contains("refused"), "{error}");
+        let error = statuses("nonsense").unwrap_err().to_string();
+        assert!(error.contains("nonsense"), "{error}");
+    }
 }

@@ -2,6 +2,7 @@
 //! the worker.
 #![cfg(feature = "broker-tests")]
 
+mod api;
 mod crash;
 mod crew;
 mod ending;
@@ -15,7 +16,9 @@ mod memory;
 mod poison;
 mod records;
 mod refusals;
+mod rest;
 mod scaling;
+mod scrape;
 mod security;
 mod span;
 mod stage;
