@@ -24,7 +24,7 @@ const LINGER: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_millis(3);
 /// How long a fetch waits for records while something is open here: what
 /// comes due meanwhile is held up by that. It grows while nothing happens.
-const BUSY_WAIT: Duration = Duration::from_millis(4);
+const BUSY_WAIT: Duration = Duration::from_millis(1);
 const BUSY_WAIT_MAX: Duration = Duration::from_millis(32);
 /// From this many records on it is throughput that counts. Below, whole
 /// producer batches would overshoot by too much, so the broker is held to the
@@ -230,7 +230,9 @@ impl Broker {
             self.config.acquire_mode
         };
         let fetch = Fetch {
-            max_wait: if partitions.is_empty() {
+            // The answer to settlements comes with the records': with few open,
+            // nothing else is likely to come soon, and they must not wait for it.
+            max_wait: if partitions.is_empty() || self.only_settles(&acknowledgements) {
                 Duration::ZERO
             } else {
                 self.max_wait(turn.now)
@@ -242,6 +244,11 @@ impl Broker {
             delta: delta.clone(),
         };
         self.request(Sent::Fetch(delta), asked, Body::Fetch(fetch))
+    }
+
+    /// Whether a fetch is sent for its settlements more than for records.
+    fn only_settles(&self, acknowledgements: &Acknowledgements) -> bool {
+        !acknowledgements.is_empty() && self.open_records() < BULK as u64
     }
 
     fn max_bytes(&self, turn: &Turn) -> usize {
