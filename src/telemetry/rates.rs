@@ -203,7 +203,7 @@ mod tests {
         let mut rates = ConnectorRates::default();
         assert!(near(rates.rate(Count::Accepted), 0.0));
         for second in 0..100_u32 {
-            let count = if second < 50 { 0 } else { second - 50 };
+            let count = second.saturating_sub(50);
             let at = start + Duration::from_secs(second.into());
             rates
                 .0
