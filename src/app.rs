@@ -26,8 +26,9 @@ const FAILURE_TICK: Duration = Duration::from_millis(100);
 pub fn plugins() -> Plugins {
     Plugins {
         sink_keys: sinks::registry::keys,
-        check_sink: |class, properties, faults| {
-            sinks::registry::factory(class, properties, faults);
+        sink_produces: sinks::registry::produces,
+        check_sink: |class, properties, producer, faults| {
+            sinks::registry::factory(class, properties, producer, faults);
         },
         converter_keys: |_, class| converters::registry::keys(class),
         check_converter: |part, class, properties, faults| match part {

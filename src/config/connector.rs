@@ -13,6 +13,7 @@ use super::layers::{Layer, Settings};
 use super::notes::Notes;
 use super::overrides::ConsumerConfig;
 use super::plugins::Plugins;
+use super::producer::ProducerConfig;
 use super::worker::{Checked, WorkerConfig};
 use crate::converters::part::Part;
 
@@ -21,6 +22,7 @@ mod limits;
 mod reading;
 
 pub use chain::{PredicateConfig, TransformConfig};
+pub(crate) use limits::is_topic;
 use reading::Reading;
 
 /// Which topics are read.
@@ -29,6 +31,17 @@ pub enum Topics {
     Named(Vec<String>),
     /// Of the whole name.
     Matching(Regex),
+}
+
+impl Topics {
+    /// Whether that topic is among them.
+    #[must_use]
+    pub fn contains(&self, topic: &str) -> bool {
+        match self {
+            Self::Named(names) => names.iter().any(|name| name == topic),
+            Self::Matching(pattern) => pattern.is_match(topic),
+        }
+    }
 }
 
 /// The converter of one part of a record.
@@ -99,6 +112,7 @@ pub struct ConnectorConfig {
     pub errors: ErrorsConfig,
     pub share: ShareConfig,
     pub consumer: ConsumerConfig,
+    pub producer: ProducerConfig,
     settings: Settings,
 }
 

@@ -220,7 +220,12 @@ fn pipeline_spec(
     worker: &str,
 ) -> Result<PipelineSpec, StartError> {
     let mut faults = Faults::default();
-    let sink = sinks::registry::factory(&config.class, config.properties(), &mut faults);
+    let sink = sinks::registry::factory(
+        &config.class,
+        config.properties(),
+        &config.producer,
+        &mut faults,
+    );
     let conversion = conversion(config, &mut faults);
     let (Some(sink), Some(conversion)) = (sink, conversion) else {
         return Err(StartError::Refused(faults.to_string()));

@@ -2,6 +2,7 @@
 
 mod jaas;
 mod keys;
+mod librdkafka;
 mod pem;
 #[cfg(test)]
 mod tests;

@@ -82,6 +82,30 @@ impl Tls {
     }
 }
 
+impl Tls {
+    pub(super) fn to_librdkafka(&self, config: &mut rdkafka::ClientConfig) {
+        match &self.trust {
+            Trust::Public => config.set("ssl.ca.location", "probe"),
+            Trust::File(path) => config.set("ssl.ca.location", path),
+            Trust::Inline(pem) => config.set("ssl.ca.pem", pem),
+        };
+        match &self.identity {
+            None => {}
+            Some(Identity::File(path)) => {
+                config.set("ssl.certificate.location", path);
+                config.set("ssl.key.location", path);
+            }
+            Some(Identity::Inline { chain, key }) => {
+                config.set("ssl.certificate.pem", chain);
+                config.set("ssl.key.pem", key.reveal());
+            }
+        }
+        if let Some(password) = &self.key_password {
+            config.set("ssl.key.password", password.reveal());
+        }
+    }
+}
+
 /// A store of Java's, and the commands that make PEM of it.
 struct Store {
     type_name: &'static str,
