@@ -3,6 +3,7 @@
 
 pub use super::producer_keys::PRODUCER_KEYS;
 
+use super::client_properties::ClientProperties;
 use super::connector::Topics;
 use super::definition::{Faults, Reader};
 use super::known_keys::KnownKeys;
@@ -54,7 +55,12 @@ impl ProducerConfig {
         let properties = client_properties(worker, PRODUCER)
             .at_home(PRODUCER_OVERRIDE)
             .with(connector, PRODUCER_OVERRIDE, |_| true);
-        let client = ClientConfig::read(&properties, client_id, faults);
+        Self::of(&properties, client_id, faults)
+    }
+
+    /// From one client's properties.
+    pub(super) fn of(properties: &ClientProperties, client_id: &str, faults: &mut Faults) -> Self {
+        let client = ClientConfig::read(properties, client_id, faults);
         properties.read(PRODUCER_KEYS, faults, |reader| {
             check(reader);
             Self {

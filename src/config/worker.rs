@@ -303,12 +303,8 @@ fn read_clients(settings: &Settings, faults: &mut Faults) -> ClientConfig {
         );
     });
     let mut producer_faults = Faults::default();
-    ProducerConfig::read(
-        settings,
-        &Settings::default(),
-        CLIENT_ID,
-        &mut producer_faults,
-    );
+    let producer = overrides::client_properties(settings, PRODUCER);
+    ProducerConfig::of(&producer, CLIENT_ID, &mut producer_faults);
     let admin = overrides::client_properties(settings, ADMIN);
     let admin = ClientConfig::read(&admin, CLIENT_ID, faults);
     faults.absorb(consumer_faults);

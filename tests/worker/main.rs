@@ -9,6 +9,7 @@ mod fairness;
 mod groups;
 mod history;
 mod http;
+mod kafka_sink;
 mod load;
 mod main_job;
 mod memory;

@@ -70,6 +70,16 @@ impl Handle {
         self.producer.as_ref().is_some_and(answered)
     }
 
+    /// Asks about a topic anew: what was denied once is denied without a
+    /// question until then. Blocks.
+    pub(super) fn look_up(&self, topic: &str, timeout: Duration) {
+        if let Some(producer) = &self.producer
+            && let Err(error) = producer.client().fetch_metadata(Some(topic), timeout)
+        {
+            tracing::debug!(topic, %error, "topic cannot be looked up");
+        }
+    }
+
     /// Hands a record over, waiting for room. Its receipt tells the rest.
     pub(super) async fn send(&self, mut outgoing: Outgoing<'_>) {
         let Some(producer) = &self.producer else {
@@ -160,7 +170,10 @@ impl Deliveries {
                 Some(trouble) => receipt.fail(SinkError::Unavailable(trouble)),
                 None => receipt.retry(cause()),
             },
-            Verdict::Unavailable => receipt.fail(SinkError::Unavailable(cause().into())),
+            Verdict::Unavailable => {
+                receipt.denied(topic);
+                receipt.fail(SinkError::Unavailable(cause().into()));
+            }
             Verdict::Fatal => receipt.fail(SinkError::Fatal(cause().into())),
             Verdict::ProducerDied => {
                 self.dead.store(true, Ordering::Release);

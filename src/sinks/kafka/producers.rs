@@ -12,8 +12,8 @@ use sluice_actors::ports::sink::SinkError;
 use crate::config::producer::ProducerConfig;
 use crate::sinks::kafka::handle::Handle;
 
-/// How long a new producer may take to reach a broker.
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// How long a broker may take to answer when it is asked apart from records.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// Makes producers when they are needed, and others for those that died.
 pub(super) struct Producers {
@@ -46,6 +46,18 @@ impl Producers {
         self.living(&self.alone, true).await
     }
 
+    /// The one for all records, after it has looked at a topic again.
+    pub(super) async fn together_after_look_up(
+        &self,
+        topic: String,
+    ) -> Result<Arc<Handle>, SinkError> {
+        let handle = self.together().await?;
+        let looking = Arc::clone(&handle);
+        // A look that fails shows in the put that follows.
+        let _ = spawn_blocking(move || looking.look_up(&topic, ANSWER_WITHIN)).await;
+        Ok(handle)
+    }
+
     async fn living(
         &self,
         slot: &Mutex<Option<Arc<Handle>>>,
@@ -64,7 +76,7 @@ impl Producers {
         let config = self.config.librdkafka();
         let started = spawn_blocking(move || {
             let handle = Handle::start(&config, alone)?;
-            let connected = handle.connect(CONNECT_WITHIN);
+            let connected = handle.connect(ANSWER_WITHIN);
             Ok((handle, connected))
         });
         match started.await {

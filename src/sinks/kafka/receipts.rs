@@ -24,6 +24,7 @@ pub(super) struct Receipts {
 struct Told {
     /// Records of a batch that was refused: one of them, or all.
     suspects: Vec<usize>,
+    denied_topic: Option<String>,
     error: Option<SinkError>,
 }
 
@@ -83,6 +84,11 @@ impl Receipts {
         std::mem::take(&mut self.told.lock().suspects)
     }
 
+    /// A topic that the broker did not let us write to.
+    pub(super) fn take_denied_topic(&self) -> Option<String> {
+        self.told.lock().denied_topic.take()
+    }
+
     /// What holds for records without an outcome.
     pub(super) fn result(&self) -> Result<(), SinkError> {
         self.told.lock().error.clone().map_or(Ok(()), Err)
@@ -116,6 +122,10 @@ impl Receipt {
 
     pub(super) fn fail(&self, error: SinkError) {
         self.receipts.fail(error);
+    }
+
+    pub(super) fn denied(&self, topic: &str) {
+        self.receipts.told.lock().denied_topic = Some(topic.to_owned());
     }
 }
 

@@ -49,6 +49,7 @@ impl SinkFactory for KafkaFactory {
             config: Arc::clone(&self.config),
             producers: Arc::clone(&self.producers),
             good_topics: HashSet::default(),
+            denied_topic: None,
             unsettled: Vec::new(),
         }))
     }
@@ -59,6 +60,8 @@ struct KafkaSink {
     producers: Arc<Producers>,
     /// Topics that records may go to, found by looking once.
     good_topics: HashSet<String, RandomState>,
+    /// What the last put was not allowed to write to.
+    denied_topic: Option<String>,
     /// Puts whose records were on their way when last looked at.
     unsettled: Vec<Arc<Receipts>>,
 }
@@ -70,7 +73,10 @@ impl Sink for KafkaSink {
     }
 
     async fn put(&mut self, chunk: Chunk, report: Report) -> Result<(), SinkError> {
-        let producer = self.producers.together().await?;
+        let producer = match self.denied_topic.take() {
+            Some(topic) => self.producers.together_after_look_up(topic).await?,
+            None => self.producers.together().await?,
+        };
         let receipts = Receipts::new(report);
         self.unsettled.retain(|earlier| !earlier.is_settled());
         self.unsettled.push(Arc::clone(&receipts));
@@ -83,6 +89,7 @@ impl Sink for KafkaSink {
             self.send_all(&producer, &chunk, suspects, &receipts).await;
             receipts.all_told().await;
         }
+        self.denied_topic = receipts.take_denied_topic();
         receipts.result()
     }
 
