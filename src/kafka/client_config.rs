@@ -3,10 +3,14 @@
 mod jaas;
 mod keys;
 mod librdkafka;
+mod oauth;
 mod pem;
+mod sasl;
+mod store;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod token;
 
 use std::time::Duration;
 
@@ -14,35 +18,13 @@ use krafka::auth::AuthConfig;
 use krafka::{Kafka, KafkaBuilder};
 
 use crate::config::client_properties::ClientProperties;
-use crate::config::definition::{Faults, Reader, Secret};
+use crate::config::definition::{Faults, Reader};
 
-use keys::{JAAS, MECHANISM, PROTOCOL};
+use keys::PROTOCOL;
 pub use keys::{KEYS, REFUSED, refusal};
+use sasl::Sasl;
 pub use tls::Tls;
-
-/// Who we are to a broker that asks for SASL.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Sasl {
-    mechanism: Mechanism,
-    username: String,
-    password: Secret,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mechanism {
-    Plain,
-    ScramSha256,
-    ScramSha512,
-}
-
-impl Mechanism {
-    const fn login_module(self) -> &'static str {
-        match self {
-            Self::Plain => "PlainLoginModule",
-            Self::ScramSha256 | Self::ScramSha512 => "ScramLoginModule",
-        }
-    }
-}
+pub use token::{Token, TokenError, TokenSource};
 
 /// How to reach a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +53,7 @@ impl ClientConfig {
             .then(|| Tls::read(properties, faults));
         let sasl = protocol
             .starts_with("SASL")
-            .then(|| read_sasl(properties, faults))
+            .then(|| Sasl::read(properties, faults))
             .flatten();
         properties.read(KEYS, faults, |reader| Self {
             bootstrap_servers: read_servers(reader),
@@ -100,18 +82,17 @@ impl ClientConfig {
             .security(self.auth())
     }
 
+    /// Where tokens for OAUTHBEARER come from, if that is how we log in.
+    #[must_use]
+    pub fn token_source(&self) -> Option<TokenSource> {
+        self.sasl.as_ref().and_then(Sasl::token_source).cloned()
+    }
+
     #[must_use]
     pub fn auth(&self) -> AuthConfig {
         let auth = match &self.sasl {
             None => AuthConfig::plaintext(),
-            Some(sasl) => {
-                let (username, password) = (sasl.username.as_str(), sasl.password.reveal());
-                match sasl.mechanism {
-                    Mechanism::Plain => AuthConfig::sasl_plain(username, password),
-                    Mechanism::ScramSha256 => AuthConfig::sasl_scram_sha256(username, password),
-                    Mechanism::ScramSha512 => AuthConfig::sasl_scram_sha512(username, password),
-                }
-            }
+            Some(sasl) => sasl.to_krafka(),
         };
         match &self.tls {
             None => auth,
@@ -167,56 +148,4 @@ fn read_servers(reader: &mut Reader<'_>) -> Vec<String> {
         reader.fault(name, message);
     }
     servers
-}
-
-fn read_sasl(properties: &ClientProperties, faults: &mut Faults) -> Option<Sasl> {
-    let mechanism = read_mechanism(properties, faults);
-    let Some(text) = properties.get(JAAS) else {
-        faults.add(
-            properties.key(JAAS),
-            "is required with SASL: a login module, required, username=\"...\" password=\"...\";",
-        );
-        return None;
-    };
-    let login = match jaas::parse(text) {
-        Ok(login) => login,
-        Err(message) => {
-            faults.add(properties.key(JAAS), message);
-            return None;
-        }
-    };
-    let mechanism = mechanism?;
-    let expected = mechanism.login_module();
-    if login.module != expected {
-        faults.add(
-            properties.key(JAAS),
-            format!(
-                "its login module does not go with {MECHANISM}={}; use {expected}",
-                properties.get(MECHANISM).unwrap_or("PLAIN")
-            ),
-        );
-    }
-    Some(Sasl {
-        mechanism,
-        username: login.username,
-        password: login.password,
-    })
-}
-
-fn read_mechanism(properties: &ClientProperties, faults: &mut Faults) -> Option<Mechanism> {
-    let name = properties
-        .get(MECHANISM)
-        .unwrap_or("PLAIN")
-        .to_ascii_uppercase();
-    let why = match name.as_str() {
-        "PLAIN" => return Some(Mechanism::Plain),
-        "SCRAM-SHA-256" => return Some(Mechanism::ScramSha256),
-        "SCRAM-SHA-512" => return Some(Mechanism::ScramSha512),
-        "OAUTHBEARER" => "OAUTHBEARER is still to come",
-        "GSSAPI" => "Kerberos is not supported",
-        _ => "is not a known mechanism",
-    };
-    let message = format!("{why}; use SCRAM-SHA-512, SCRAM-SHA-256 or PLAIN");
-    faults.add(properties.key(MECHANISM), message);
-    None
 }

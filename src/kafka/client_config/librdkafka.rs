@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{ClientConfig, Mechanism};
+use super::ClientConfig;
 
 /// librdkafka's bounds.
 const SOCKET_TIMEOUT_MS: (u128, u128) = (10, 300_000);
@@ -49,7 +49,9 @@ impl ClientConfig {
         if let Some(tls) = &self.tls {
             tls.to_librdkafka(&mut config);
         }
-        self.sasl_to_librdkafka(&mut config);
+        if let Some(sasl) = &self.sasl {
+            sasl.to_librdkafka(&mut config);
+        }
         config
     }
 
@@ -60,20 +62,5 @@ impl ClientConfig {
             (Some(_), None) => "SASL_PLAINTEXT",
             (Some(_), Some(_)) => "SASL_SSL",
         }
-    }
-
-    fn sasl_to_librdkafka(&self, config: &mut rdkafka::ClientConfig) {
-        let Some(sasl) = &self.sasl else {
-            return;
-        };
-        let mechanism = match sasl.mechanism {
-            Mechanism::Plain => "PLAIN",
-            Mechanism::ScramSha256 => "SCRAM-SHA-256",
-            Mechanism::ScramSha512 => "SCRAM-SHA-512",
-        };
-        config
-            .set("sasl.mechanism", mechanism)
-            .set("sasl.username", &sasl.username)
-            .set("sasl.password", sasl.password.reveal());
     }
 }

@@ -2,6 +2,7 @@ use std::fs;
 
 use krafka::auth::{SaslMechanism, SecurityProtocol};
 
+use super::store::tests::pkcs12;
 use super::*;
 use crate::config::layers::{Layer, Settings};
 
@@ -116,10 +117,10 @@ fn a_login_that_cannot_work_is_refused() {
         (
             &[
                 sasl,
-                ("sasl.mechanism", "OAUTHBEARER"),
+                ("sasl.mechanism", "GSSAPI"),
                 ("sasl.jaas.config", JAAS_PLAIN),
             ],
-            "sasl.mechanism: OAUTHBEARER is still to come",
+            "sasl.mechanism: Kerberos is not supported",
         ),
     ] {
         let (_, faults) = read(pairs);
@@ -127,6 +128,129 @@ fn a_login_that_cannot_work_is_refused() {
         assert_eq!(faults.lines().count(), 1, "{faults}");
         assert!(!faults.contains("hush"), "{faults}");
     }
+}
+
+const OAUTH: (&str, &str) = ("sasl.mechanism", "OAUTHBEARER");
+const TOKEN_URL: &str = "sasl.oauthbearer.token.endpoint.url";
+
+fn oauth_jaas(options: &str) -> String {
+    format!(
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required {options};"
+    )
+}
+
+#[test]
+fn oauthbearer_has_one_source_for_both_clients() {
+    let jaas = oauth_jaas(r#"clientId="c" clientSecret="hush" scope="kafka""#);
+    let pairs = [
+        ("security.protocol", "SASL_SSL"),
+        OAUTH,
+        ("sasl.jaas.config", jaas.as_str()),
+        (TOKEN_URL, "https://idp/token"),
+        (
+            "sasl.login.callback.handler.class",
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+        ),
+    ];
+    let (client, faults) = read(&pairs);
+    assert_eq!(faults, "");
+    assert_eq!(
+        client.auth().sasl_mechanism(),
+        Some(&SaslMechanism::OAuthBearer)
+    );
+    assert_eq!(
+        client.librdkafka().get("sasl.mechanism"),
+        Some("OAUTHBEARER")
+    );
+    assert!(client.token_source().is_some());
+    let printed = format!("{client:?} {:?}", client.auth());
+    assert!(!printed.contains("hush"), "{printed}");
+
+    // Kafka's newer names for the same.
+    let (newer, faults) = read(&[
+        pairs[0],
+        OAUTH,
+        ("sasl.jaas.config", &oauth_jaas("")),
+        pairs[3],
+        ("sasl.oauthbearer.client.credentials.client.id", "c"),
+        ("sasl.oauthbearer.client.credentials.client.secret", "hush"),
+        ("sasl.oauthbearer.scope", "kafka"),
+    ]);
+    assert_eq!(faults, "");
+    assert_eq!(newer.token_source(), client.token_source());
+}
+
+#[test]
+fn an_unsecured_token_needs_a_subject_and_no_endpoint() {
+    let with = |jaas: &str, more: &[(&str, &str)]| {
+        let jaas = oauth_jaas(jaas);
+        let base = [
+            ("security.protocol", "SASL_PLAINTEXT"),
+            OAUTH,
+            ("sasl.jaas.config", &jaas),
+        ];
+        read(&base.iter().chain(more).copied().collect::<Vec<_>>())
+    };
+    let (client, faults) = with(r#"unsecuredLoginStringClaim_sub="alice""#, &[]);
+    assert_eq!(faults, "");
+    let token = client.token_source().unwrap().fetch_blocking().unwrap();
+    assert_eq!(token.principal, "alice");
+    for (jaas, more, fault) in [
+        (
+            "",
+            &[][..],
+            "sasl.jaas.config: has no unsecuredLoginStringClaim_sub",
+        ),
+        (
+            r#"unsecuredLoginStringClaim_sub="a" extension_x="hush""#,
+            &[],
+            "sasl.jaas.config: has the option extension_x, which cannot be honoured",
+        ),
+        (
+            r#"clientId="c""#,
+            &[(TOKEN_URL, "https://idp/token")],
+            "sasl.jaas.config: has no clientSecret, and sasl.oauthbearer.client.credentials.client.secret is not set either",
+        ),
+        (
+            r#"clientId="c" clientSecret="hush""#,
+            &[(TOKEN_URL, "http://idp/token")],
+            "sasl.oauthbearer.token.endpoint.url: would send the client's secret in clear; use https",
+        ),
+        (
+            r#"unsecuredLoginStringClaim_sub="a""#,
+            &[("sasl.login.callback.handler.class", "com.example.Mine")],
+            "sasl.login.callback.handler.class: cannot be honoured: Java classes are not loaded",
+        ),
+    ] {
+        let (_, faults) = with(jaas, more);
+        assert!(faults.starts_with(fault), "{faults}");
+        assert!(!faults.contains("hush"), "{faults}");
+    }
+}
+
+#[test]
+fn librdkafka_gets_the_same_security() {
+    let pems = pems();
+    let (client, faults) = read(&[
+        ("security.protocol", "SASL_SSL"),
+        ("sasl.mechanism", "SCRAM-SHA-512"),
+        ("sasl.jaas.config", JAAS_SCRAM),
+        ("ssl.truststore.certificates", &pems.certificate),
+        ("request.timeout.ms", "900000000"),
+    ]);
+    assert_eq!(faults, "");
+    let config = client.librdkafka();
+    for (name, value) in [
+        ("security.protocol", "SASL_SSL"),
+        ("sasl.mechanism", "SCRAM-SHA-512"),
+        ("sasl.username", "alice"),
+        ("sasl.password", "hush"),
+        ("ssl.ca.pem", &*pems.certificate),
+        ("bootstrap.servers", "kafka:9092"),
+    ] {
+        assert_eq!(config.get(name), Some(value), "{name}");
+    }
+    config.create_native_config().unwrap();
 }
 
 #[test]
@@ -148,8 +272,9 @@ fn what_cannot_be_honoured_is_an_error() {
     for name in [
         "ssl.cipher.suites",
         "ssl.enabled.protocols",
-        "sasl.oauthbearer.token.endpoint.url",
-        "sasl.login.callback.handler.class",
+        "sasl.oauthbearer.jwks.endpoint.url",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.class",
         "sasl.kerberos.service.name",
     ] {
         let (_, faults) = read(&[("security.protocol", "SSL"), (name, "x")]);
@@ -298,31 +423,98 @@ fn a_key_that_is_locked_in_a_way_not_read_comes_with_the_command() {
 
 #[test]
 fn stores_of_java_are_refused_with_the_command_that_converts_them() {
+    for (kind, path, name) in [
+        ("truststore", "/t.jks", "truststore.p12"),
+        ("keystore", "/k.store", "keystore.p12"),
+    ] {
+        let location = format!("ssl.{kind}.location");
+        let (_, faults) = read(&[("security.protocol", "SSL"), (&location, path)]);
+        assert_eq!(
+            faults,
+            format!(
+                "ssl.{kind}.type: JKS stores are not read; convert it with `keytool -importkeystore -srckeystore {path} -destkeystore {name} -deststoretype PKCS12` and set ssl.{kind}.type=PKCS12"
+            )
+        );
+    }
+}
+
+/// A folder with `trust.p12` and `client.p12`.
+fn stores(pems: &Pems) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let trust = pkcs12(&pems.certificate, None);
+    let identity = pkcs12(&pems.certificate, Some(&pems.key));
+    fs::write(folder.path().join("trust.p12"), trust).unwrap();
+    fs::write(folder.path().join("client.p12"), identity).unwrap();
+    folder
+}
+
+#[test]
+fn pkcs12_stores_are_opened_for_both_clients() {
+    let pems = pems();
+    let folder = stores(&pems);
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (client, faults) = read(&[
+        ("security.protocol", "SSL"),
+        ("ssl.truststore.location", &path("trust.p12")),
+        ("ssl.truststore.password", "hush"),
+        ("ssl.keystore.type", "PKCS12"),
+        ("ssl.keystore.location", &path("client.p12")),
+        ("ssl.keystore.password", "hush"),
+        ("ssl.key.password", "hush"),
+    ]);
+    assert_eq!(faults, "");
+    assert_eq!(builds(client.auth().tls_config().unwrap()), Ok(()));
+    let config = client.librdkafka();
+    assert_eq!(config.get("ssl.ca.pem"), Some(&*pems.certificate));
+    assert_eq!(config.get("ssl.certificate.pem"), Some(&*pems.certificate));
+    assert!(
+        config
+            .get("ssl.key.pem")
+            .unwrap()
+            .starts_with("-----BEGIN PRIVATE KEY")
+    );
+    assert_eq!(config.get("ssl.key.password"), None);
+}
+
+#[test]
+fn a_store_that_does_not_open_is_named_with_its_key() {
+    let folder = stores(&pems());
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (trust, identity) = (path("trust.p12"), path("client.p12"));
     for (pairs, fault) in [
         (
-            [
-                ("ssl.truststore.location", "/t.jks"),
-                ("ssl.truststore.type", "JKS"),
-            ],
-            "ssl.truststore.type: JKS stores are not read; convert it to PEM with `keytool -list -rfc -keystore /t.jks > truststore.pem` and set ssl.truststore.type=PEM",
+            &[("ssl.truststore.location", trust.as_str())][..],
+            "ssl.truststore.password: is not set, and ",
         ),
         (
-            [
-                ("ssl.truststore.location", "/t.p12"),
-                ("ssl.truststore.password", "hush"),
+            &[
+                ("ssl.truststore.location", &trust),
+                ("ssl.truststore.password", "no"),
             ],
-            "ssl.truststore.type: PKCS12 stores are not read; convert it to PEM with `openssl pkcs12 -in /t.p12 -nokeys -out truststore.pem` and set ssl.truststore.type=PEM",
+            "ssl.truststore.password: does not open ",
         ),
         (
-            [
-                ("ssl.keystore.location", "/k.store"),
+            &[
+                ("ssl.keystore.location", &trust),
                 ("ssl.keystore.password", "hush"),
             ],
-            "ssl.keystore.type: JKS stores are not read; convert it to PEM with `keytool -importkeystore -srckeystore /k.store -destkeystore keystore.p12 -deststoretype PKCS12 && openssl pkcs12 -in keystore.p12 -out keystore.pem` and set ssl.keystore.type=PEM",
+            "ssl.keystore.location: ",
+        ),
+        (
+            &[
+                ("ssl.keystore.location", &identity),
+                ("ssl.keystore.password", "hush"),
+                ("ssl.key.password", "other"),
+            ],
+            "ssl.key.password: differs from ssl.keystore.password",
         ),
     ] {
-        let (_, faults) = read(&[("security.protocol", "SSL"), pairs[0], pairs[1]]);
-        assert_eq!(faults, fault);
+        let ssl = ("security.protocol", "SSL");
+        let pairs: Vec<_> = std::iter::once(ssl).chain(pairs.iter().copied()).collect();
+        let (_, faults) = read(&pairs);
+        assert!(faults.starts_with(fault), "{faults}");
+        assert_eq!(faults.lines().count(), 1, "{faults}");
+        assert!(!faults.contains("hush"), "{faults}");
     }
 }
 

@@ -1,10 +1,11 @@
-//! `ssl.*`: trust and identity in PEM.
+//! `ssl.*`: trust and identity, in PEM or out of PKCS12 stores.
 
 use std::fs;
 
 use krafka::auth::TlsConfig;
 
 use super::pem::{self, KeyFlaw};
+use super::store::{Opened, StoreFlaw, open_pkcs12};
 use crate::config::client_properties::ClientProperties;
 use crate::config::definition::{Faults, Secret};
 
@@ -54,10 +55,12 @@ impl Tls {
         let trust = stores.trust();
         let identity = stores.identity();
         stores.check_host_names();
+        let is_unlocked = stores.format(&IDENTITY) == Format::Pkcs12;
+        let key_password = properties.get(KEY_PASSWORD).filter(|_| !is_unlocked);
         Self {
             trust,
             identity,
-            key_password: properties.get(KEY_PASSWORD).map(Secret::new),
+            key_password: key_password.map(Secret::new),
         }
     }
 
@@ -108,24 +111,42 @@ impl Tls {
 
 /// A store of Java's, and the commands that make PEM of it.
 struct Store {
+    location: &'static str,
     type_name: &'static str,
-    from_pkcs12: &'static str,
+    password: &'static str,
     from_jks: &'static str,
+    /// For PKCS12 that was locked with ciphers of old.
+    lock_anew: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Pem,
+    Pkcs12,
+    Jks,
+    Unknown,
 }
 
 /// Where the store's path goes in a command.
 const PATH: &str = "STORE";
 
+const LOCK_ANEW: &str =
+    "keytool -importkeystore -srckeystore STORE -destkeystore new.p12 -deststoretype PKCS12";
+
 const TRUST: Store = Store {
+    location: TRUST_LOCATION,
     type_name: TRUST_TYPE,
-    from_pkcs12: "openssl pkcs12 -in STORE -nokeys -out truststore.pem",
-    from_jks: "keytool -list -rfc -keystore STORE > truststore.pem",
+    password: TRUST_PASSWORD,
+    from_jks: "keytool -importkeystore -srckeystore STORE -destkeystore truststore.p12 -deststoretype PKCS12",
+    lock_anew: LOCK_ANEW,
 };
 
 const IDENTITY: Store = Store {
+    location: IDENTITY_LOCATION,
     type_name: IDENTITY_TYPE,
-    from_pkcs12: "openssl pkcs12 -in STORE -out keystore.pem",
-    from_jks: "keytool -importkeystore -srckeystore STORE -destkeystore keystore.p12 -deststoretype PKCS12 && openssl pkcs12 -in keystore.p12 -out keystore.pem",
+    password: IDENTITY_PASSWORD,
+    from_jks: "keytool -importkeystore -srckeystore STORE -destkeystore keystore.p12 -deststoretype PKCS12",
+    lock_anew: LOCK_ANEW,
 };
 
 struct Stores<'a> {
@@ -144,8 +165,15 @@ impl Stores<'_> {
         if location.is_none() && inline.is_none() {
             return Trust::Public;
         }
-        if !self.is_pem(&TRUST, location) {
-            return Trust::Public;
+        match (self.format(&TRUST), location) {
+            (Format::Pem, _) => {}
+            (Format::Pkcs12, Some(path)) if inline.is_none() => {
+                return self.trust_of_store(path).unwrap_or(Trust::Public);
+            }
+            _ => {
+                self.refuse_format(&TRUST, inline.map(|_| TRUST_INLINE));
+                return Trust::Public;
+            }
         }
         if self.properties.get(TRUST_PASSWORD).is_some() {
             self.fault(
@@ -188,8 +216,16 @@ impl Stores<'_> {
             }
             return None;
         }
-        if !self.is_pem(&IDENTITY, location) {
-            return None;
+        match (self.format(&IDENTITY), location) {
+            (Format::Pem, _) => {}
+            (Format::Pkcs12, Some(path)) if key.is_none() && chain.is_none() => {
+                return self.identity_of_store(path);
+            }
+            _ => {
+                let inline = chain.map(|_| IDENTITY_CHAIN).or(key.map(|_| IDENTITY_KEY));
+                self.refuse_format(&IDENTITY, inline);
+                return None;
+            }
         }
         if self.properties.get(IDENTITY_PASSWORD).is_some() {
             self.fault(
@@ -260,36 +296,106 @@ impl Stores<'_> {
         }
     }
 
-    /// Whether it is PEM, by the type's key; without one by the file's ending,
-    /// and as Kafka has it (JKS) if that says nothing. Otherwise a fault with
-    /// the command that makes PEM of it.
-    fn is_pem(&mut self, store: &Store, location: Option<&str>) -> bool {
-        let format = match (self.properties.get(store.type_name), location) {
-            (Some(given), _) => given.to_ascii_uppercase(),
-            (None, None) => "PEM".to_owned(),
-            (None, Some(path)) => match path.rsplit('.').next() {
-                Some("pem" | "crt" | "cer") => "PEM".to_owned(),
-                Some("p12" | "pfx") => "PKCS12".to_owned(),
-                _ => "JKS".to_owned(),
+    /// By the type's key; without one by the file's ending, and as Kafka has
+    /// it (JKS) if that says nothing.
+    fn format(&self, store: &Store) -> Format {
+        let location = self.properties.get(store.location);
+        match (self.properties.get(store.type_name), location) {
+            (Some(given), _) => match given.to_ascii_uppercase().as_str() {
+                "PEM" => Format::Pem,
+                "PKCS12" => Format::Pkcs12,
+                "JKS" => Format::Jks,
+                _ => Format::Unknown,
             },
-        };
-        let command = match format.as_str() {
-            "PEM" => return true,
-            "PKCS12" => store.from_pkcs12,
-            "JKS" => store.from_jks,
+            (None, None) => Format::Pem,
+            (None, Some(path)) => match path.rsplit('.').next() {
+                Some("pem" | "crt" | "cer") => Format::Pem,
+                Some("p12" | "pfx" | "pkcs12") => Format::Pkcs12,
+                _ => Format::Jks,
+            },
+        }
+    }
+
+    /// A store that is not read, with the command that makes one of it that
+    /// is; or one that stands beside what is given in its place.
+    fn refuse_format(&mut self, store: &Store, inline: Option<&str>) {
+        let type_name = store.type_name;
+        let location = self.properties.get(store.location).unwrap_or(PATH);
+        let command = store.from_jks.replace(PATH, location);
+        match (self.format(store), inline) {
+            (Format::Pkcs12, Some(inline)) => self.fault(
+                type_name,
+                format!("PKCS12 does not go with {inline}, which is PEM"),
+            ),
+            (Format::Jks, _) => self.fault(
+                type_name,
+                format!("JKS stores are not read; convert it with `{command}` and set {type_name}=PKCS12"),
+            ),
+            _ => self.fault(type_name, "is not a known type of store; PEM and PKCS12 are taken"),
+        }
+    }
+
+    fn trust_of_store(&mut self, path: &str) -> Option<Trust> {
+        let opened = self.open(&TRUST, path)?;
+        if opened.certificates.is_empty() {
+            self.fault(TRUST_LOCATION, format!("{path} holds no certificate"));
+            return None;
+        }
+        Some(Trust::Inline(opened.certificates))
+    }
+
+    fn identity_of_store(&mut self, path: &str) -> Option<Identity> {
+        let password = self.properties.get(IDENTITY_PASSWORD);
+        let key_password = self.properties.get(KEY_PASSWORD);
+        if key_password.is_some() && key_password != password {
+            self.fault(
+                KEY_PASSWORD,
+                format!("differs from {IDENTITY_PASSWORD}; the key in a PKCS12 store has the store's password"),
+            );
+            return None;
+        }
+        match self.open(&IDENTITY, path)? {
+            Opened {
+                certificates,
+                key: Some(key),
+            } if !certificates.is_empty() => Some(Identity::Inline {
+                chain: certificates,
+                key,
+            }),
             _ => {
-                let message = format!("{format:?} is not a known type of store; PEM is taken");
-                self.fault(store.type_name, message);
-                return false;
+                let message = format!("{path} holds no key with its certificate");
+                self.fault(IDENTITY_LOCATION, message);
+                None
+            }
+        }
+    }
+
+    fn open(&mut self, store: &Store, path: &str) -> Option<Opened> {
+        let bytes = match fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                self.fault(store.location, format!("{path} cannot be read: {error}"));
+                return None;
             }
         };
-        let command = command.replace(PATH, location.unwrap_or(PATH));
-        let type_name = store.type_name;
-        self.fault(
-            type_name,
-            format!("{format} stores are not read; convert it to PEM with `{command}` and set {type_name}=PEM"),
-        );
-        false
+        let password = self.properties.get(store.password);
+        match open_pkcs12(&bytes, password.unwrap_or_default()) {
+            Ok(opened) => return Some(opened),
+            Err(StoreFlaw::NotAStore) => {
+                self.fault(store.location, format!("{path} is no PKCS12 store"));
+            }
+            Err(StoreFlaw::Locked) if password.is_none() => {
+                self.fault(store.password, format!("is not set, and {path} is locked"));
+            }
+            Err(StoreFlaw::Locked) => {
+                let command = store.lock_anew.replace(PATH, path);
+                self.fault(
+                    store.password,
+                    format!("does not open {path}; if it is right, the store has an old cipher: lock it anew with `{command}`"),
+                );
+            }
+        }
+        None
     }
 
     fn check_trust_file(&mut self, path: &str) {

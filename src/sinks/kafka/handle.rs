@@ -1,11 +1,13 @@
 //! One producer of librdkafka: its delivery reports, its troubles, its end.
 
+use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use rdkafka::ClientContext;
-use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
+use rdkafka::client::OAuthToken;
+use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::message::Message as _;
 use rdkafka::producer::{
@@ -17,6 +19,8 @@ use tokio::time::sleep;
 use sluice_actors::outcome::Cause;
 use sluice_actors::ports::sink::SinkError;
 
+use crate::config::producer::ProducerConfig;
+use crate::kafka::client_config::TokenSource;
 use crate::sinks::kafka::receipts::Receipt;
 use crate::sinks::kafka::verdict::{Verdict, advice, judge};
 
@@ -34,12 +38,12 @@ pub(super) struct Handle {
 impl Handle {
     /// `alone`: each record travels in a batch of its own, so that a refusal
     /// is about that record.
-    pub(super) fn start(config: &ClientConfig, alone: bool) -> KafkaResult<Self> {
-        let mut config = config.clone();
+    pub(super) fn start(config: &ProducerConfig, alone: bool) -> KafkaResult<Self> {
+        let context = Deliveries::new(alone, config.client.token_source());
+        let mut config = config.librdkafka();
         if alone {
             config.set("batch.num.messages", "1");
         }
-        let context = Deliveries::new(alone);
         let producer = config.create_with_context(context)?;
         Ok(Self {
             producer: Some(producer),
@@ -114,6 +118,7 @@ impl Drop for Handle {
 /// Takes what librdkafka reports, on the producer's thread.
 struct Deliveries {
     alone: bool,
+    tokens: Option<TokenSource>,
     dead: AtomicBool,
     troubled: AtomicBool,
     /// The newest complaint, and whether no broker is left.
@@ -127,9 +132,10 @@ struct Complaint {
 }
 
 impl Deliveries {
-    fn new(alone: bool) -> Self {
+    fn new(alone: bool, tokens: Option<TokenSource>) -> Self {
         Self {
             alone,
+            tokens,
             dead: AtomicBool::new(false),
             troubled: AtomicBool::new(false),
             complaint: Mutex::default(),
@@ -198,6 +204,18 @@ impl ProducerContext for Deliveries {
 }
 
 impl ClientContext for Deliveries {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, _: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
+        let tokens = self.tokens.as_ref().ok_or("no token was asked for")?;
+        let token = tokens.fetch_blocking()?;
+        Ok(OAuthToken {
+            token: token.text.reveal().to_owned(),
+            principal_name: token.principal,
+            lifetime_ms: token.expires_ms,
+        })
+    }
+
     fn log(&self, _: RDKafkaLogLevel, facility: &str, message: &str) {
         tracing::debug!(facility, message, "librdkafka");
     }
