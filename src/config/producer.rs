@@ -38,9 +38,34 @@ pub struct ProducerConfig {
     pub client: ClientConfig,
     /// All that is not the client's, by librdkafka's names.
     pub tuning: Vec<(&'static str, String)>,
-    /// The topics that the connector reads, if they lie in the cluster that is
-    /// written to: what is written there would be read again.
-    pub own_topics: Option<Topics>,
+    /// What the connector reads, if it is a connector's.
+    pub reads: Option<ReadTopics>,
+}
+
+/// The topics that a connector reads, and where: what it writes there, it
+/// would read again.
+#[derive(Clone, Debug)]
+pub struct ReadTopics {
+    topics: Topics,
+    /// Source and sink have an address in common.
+    same_servers: bool,
+    /// Known once the source has connected.
+    cluster_id: Option<String>,
+}
+
+impl ReadTopics {
+    /// Those that lie in the cluster that is written to, by the addresses.
+    #[must_use]
+    pub fn known_here(&self) -> Option<&Topics> {
+        self.same_servers.then_some(&self.topics)
+    }
+
+    /// Whether that topic is read from the cluster of that id.
+    #[must_use]
+    pub fn contains(&self, topic: &str, cluster_id: &str) -> bool {
+        let is_here = self.same_servers || self.cluster_id.as_deref() == Some(cluster_id);
+        is_here && self.topics.contains(topic)
+    }
 }
 
 impl ProducerConfig {
@@ -66,7 +91,7 @@ impl ProducerConfig {
             Self {
                 client,
                 tuning: tuning(reader),
-                own_topics: None,
+                reads: None,
             }
         })
     }
@@ -81,16 +106,26 @@ impl ProducerConfig {
         config
     }
 
-    /// The same beside a consumer that reads these topics. Clusters are told
-    /// apart by their addresses.
+    /// The same beside a consumer that reads these topics.
     #[must_use]
     pub fn beside(mut self, consumer: &ClientConfig, topics: &Topics) -> Self {
         let ours = &self.client.bootstrap_servers;
-        let shared = consumer
-            .bootstrap_servers
-            .iter()
-            .any(|server| ours.contains(server));
-        self.own_topics = shared.then(|| topics.clone());
+        let theirs = &consumer.bootstrap_servers;
+        self.reads = Some(ReadTopics {
+            topics: topics.clone(),
+            same_servers: theirs.iter().any(|server| ours.contains(server)),
+            cluster_id: None,
+        });
+        self
+    }
+
+    /// The same, when the consumer has met its cluster: one cluster may go by
+    /// several addresses.
+    #[must_use]
+    pub fn beside_cluster(mut self, cluster_id: String) -> Self {
+        if let Some(reads) = &mut self.reads {
+            reads.cluster_id = Some(cluster_id);
+        }
         self
     }
 }
@@ -243,18 +278,19 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_is_the_same_if_an_address_is() {
+    fn a_cluster_is_the_same_if_an_address_or_its_id_is() {
         let topics = Topics::Named(vec!["orders".to_owned()]);
         let (consumer, _) = read(&[]);
         for (servers, same) in [("b:1,c:1", true), ("c:1", false)] {
             let (producer, _) = read(&[("producer.override.bootstrap.servers", servers)]);
-            let producer = producer.beside(&consumer.client, &topics);
-            let own = producer.own_topics;
-            assert_eq!(
-                own.is_some_and(|own| own.contains("orders")),
-                same,
-                "{servers}"
-            );
+            let producer = producer
+                .beside(&consumer.client, &topics)
+                .beside_cluster("source".to_owned());
+            let reads = producer.reads.unwrap();
+            assert_eq!(reads.known_here().is_some(), same, "{servers}");
+            assert_eq!(reads.contains("orders", "other"), same, "{servers}");
+            assert!(reads.contains("orders", "source"), "{servers}");
+            assert!(!reads.contains("audit", "source"), "{servers}");
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use krafka::Kafka;
+use krafka::admin::{AdminClient, DescribeClusterOptions};
 use krafka::error::KrafkaError;
 use sluice_actors::books::{Policy, Tolerance};
 use sluice_actors::conversion::Conversion;
@@ -20,6 +21,7 @@ use super::topics::TopicKeeper;
 use crate::config::connector::{ConnectorConfig, ConverterConfig, Topics};
 use crate::config::definition::Faults;
 use crate::config::overrides::AcquireMode;
+use crate::config::producer::ProducerConfig;
 use crate::config::worker::FLUSH_INTERVAL;
 use crate::converters;
 use crate::kafka::admin::{
@@ -75,10 +77,9 @@ pub(super) async fn start(
     config: &ConnectorConfig,
     ground: &Ground,
 ) -> Result<Running, StartError> {
-    let admin = Admin::new(
-        connect(config).await?.admin(),
-        config.consumer.client.bootstrap_servers.join(","),
-    );
+    let admin = connect(config).await?.admin();
+    let producer = producer(config, &admin).await?;
+    let admin = Admin::new(admin, config.consumer.client.bootstrap_servers.join(","));
     let selection = selection(&config.topics)?;
     let resolved = admin.resolve_topics(&selection).await?;
     for topic in &resolved.missing {
@@ -95,7 +96,7 @@ pub(super) async fn start(
     }
     let settings = make_group_ready(config, &admin, &names).await?;
     // Before joining: what does not fit must not hold partitions first.
-    let spec = pipeline_spec(config, &settings, &ground.worker)?;
+    let spec = pipeline_spec(config, &producer, &settings, &ground.worker)?;
 
     let names: Vec<Arc<str>> = names.into_iter().map(Arc::from).collect();
     let credit = Credit::new(config.share.max_in_flight_bytes);
@@ -126,6 +127,27 @@ pub(super) async fn start(
         Arc::clone(&ground.view),
     );
     Ok(Running { pipeline, topics })
+}
+
+/// The producer's settings, which know the source's cluster by its id if the
+/// sink writes to Kafka.
+async fn producer(
+    config: &ConnectorConfig,
+    admin: &AdminClient,
+) -> Result<ProducerConfig, StartError> {
+    let producer = config.producer.clone();
+    if !sinks::registry::produces(&config.class) {
+        return Ok(producer);
+    }
+    let described = admin
+        .describe_cluster(DescribeClusterOptions::default())
+        .await;
+    let cluster = described.map_err(|error| {
+        StartError::Later(format!(
+            "the cluster's id cannot be read: {error}; trying on"
+        ))
+    })?;
+    Ok(producer.beside_cluster(cluster.cluster_id))
 }
 
 pub(super) async fn connect(config: &ConnectorConfig) -> Result<Kafka, StartError> {
@@ -216,16 +238,12 @@ fn source_config(config: &ConnectorConfig, topics: Vec<Arc<str>>) -> ShareSource
 
 fn pipeline_spec(
     config: &ConnectorConfig,
+    producer: &ProducerConfig,
     settings: &GroupSettings,
     worker: &str,
 ) -> Result<PipelineSpec, StartError> {
     let mut faults = Faults::default();
-    let sink = sinks::registry::factory(
-        &config.class,
-        config.properties(),
-        &config.producer,
-        &mut faults,
-    );
+    let sink = sinks::registry::factory(&config.class, config.properties(), producer, &mut faults);
     let conversion = conversion(config, &mut faults);
     let (Some(sink), Some(conversion)) = (sink, conversion) else {
         return Err(StartError::Refused(faults.to_string()));

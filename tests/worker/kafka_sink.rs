@@ -223,3 +223,23 @@ async fn a_topic_that_is_not_there_is_waited_for() -> Result<()> {
     let received = read_topic(servers, &copy(&stage)).await?;
     tally(&received).at_least_once(ids(RECORDS))
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_loop_through_another_address_is_told_before_anything_is_written() -> Result<()> {
+    let stage = Stage::set("loop", 1).await?;
+    let servers = stage.kafka.bootstrap_servers();
+    produce(servers, &stage.name, json_records(10, 1, 100)).await?;
+    let mut connector = to_kafka(&stage, 1);
+    connector["topic"] = json!("${topic}");
+    connector["producer.override.bootstrap.servers"] =
+        json!(servers.replace("127.0.0.1", "localhost"));
+    let worker = stage.worker(&connector)?;
+    let failed = |status: &Value| status["state"] == "FAILED";
+    wait_for_status(&worker, "it has failed", MINUTE, failed).await?;
+    let output = worker.output()?;
+    assert!(output.contains("is read by this connector"), "{output}");
+    worker.stop(MINUTE).await?;
+    let ends = stage.admin.end_offsets(&stage.name).await?;
+    assert_eq!(ends.get(&0), Some(&10), "nothing came back");
+    Ok(())
+}

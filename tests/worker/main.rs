@@ -17,6 +17,7 @@ mod poison;
 mod records;
 mod refusals;
 mod scaling;
+mod secured;
 mod security;
 mod span;
 mod stage;

@@ -245,7 +245,7 @@ fn librdkafka_gets_the_same_security() {
         ("sasl.mechanism", "SCRAM-SHA-512"),
         ("sasl.username", "alice"),
         ("sasl.password", "hush"),
-        ("ssl.ca.pem", &*pems.certificate),
+        ("ssl.ca.pem", pems.certificate.trim_end()),
         ("bootstrap.servers", "kafka:9092"),
     ] {
         assert_eq!(config.get(name), Some(value), "{name}");

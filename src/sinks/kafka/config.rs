@@ -2,7 +2,7 @@
 
 use crate::config::connector::Topics;
 use crate::config::definition::{Key, Kind, Preset, Reader, key};
-use crate::config::producer::ProducerConfig;
+use crate::config::producer::{ProducerConfig, ReadTopics};
 use crate::sinks::kafka::encode::Format;
 use crate::sinks::kafka::route::Route;
 
@@ -66,7 +66,8 @@ impl KafkaConfig {
         });
         // What transforms make of a topic shows with the records.
         if reader.list("transforms").is_empty() {
-            check_loop(reader, &route, producer.own_topics.as_ref());
+            let own = producer.reads.as_ref().and_then(ReadTopics::known_here);
+            check_loop(reader, &route, own);
         }
         Self {
             route,

@@ -33,6 +33,8 @@ pub(super) type Outgoing<'a> = BaseRecord<'a, [u8], [u8], Box<Receipt>>;
 pub(super) struct Handle {
     /// `None` only while it is dropped.
     producer: Option<ThreadedProducer<Deliveries>>,
+    /// Empty until it has connected.
+    cluster_id: String,
 }
 
 impl Handle {
@@ -47,6 +49,7 @@ impl Handle {
         let producer = config.create_with_context(context)?;
         Ok(Self {
             producer: Some(producer),
+            cluster_id: String::new(),
         })
     }
 
@@ -67,11 +70,16 @@ impl Handle {
     }
 
     /// Waits until a broker has answered. Blocks.
-    pub(super) fn connect(&self, timeout: Duration) -> bool {
-        let answered = |producer: &ThreadedProducer<Deliveries>| {
-            producer.client().fetch_cluster_id(timeout).is_some()
-        };
-        self.producer.as_ref().is_some_and(answered)
+    pub(super) fn connect(&mut self, timeout: Duration) -> bool {
+        let producer = self.producer.as_ref();
+        let id = producer.and_then(|producer| producer.client().fetch_cluster_id(timeout));
+        let is_connected = id.is_some();
+        self.cluster_id = id.unwrap_or_default();
+        is_connected
+    }
+
+    pub(super) fn cluster_id(&self) -> &str {
+        &self.cluster_id
     }
 
     /// Asks about a topic anew: what was denied once is denied without a

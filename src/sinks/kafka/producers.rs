@@ -75,7 +75,7 @@ impl Producers {
     async fn start(&self, alone: bool) -> Result<Arc<Handle>, SinkError> {
         let config = self.config.clone();
         let started = spawn_blocking(move || {
-            let handle = Handle::start(&config, alone)?;
+            let mut handle = Handle::start(&config, alone)?;
             let connected = handle.connect(ANSWER_WITHIN);
             Ok((handle, connected))
         });

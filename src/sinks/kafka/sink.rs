@@ -116,7 +116,7 @@ impl KafkaSink {
             };
             let config = Arc::clone(&self.config);
             let topic = config.route.fill(&record.topic);
-            match self.check_topic(&topic, record) {
+            match self.check_topic(&topic, record, producer) {
                 Ok(()) => {}
                 Err(TopicFlaw::Name(cause)) => {
                     receipts.reject(place, cause);
@@ -147,7 +147,12 @@ impl KafkaSink {
         }
     }
 
-    fn check_topic(&mut self, topic: &str, record: &SinkRecord) -> Result<(), TopicFlaw> {
+    fn check_topic(
+        &mut self,
+        topic: &str,
+        record: &SinkRecord,
+        producer: &Handle,
+    ) -> Result<(), TopicFlaw> {
         if self.good_topics.contains(topic) {
             return Ok(());
         }
@@ -157,8 +162,8 @@ impl KafkaSink {
                 "{id}: {topic:?} is no topic's name; it has up to 249 letters, digits, '.', '_' and '-'"
             )));
         }
-        let own = &self.producers.config().own_topics;
-        if own.as_ref().is_some_and(|own| own.contains(topic)) {
+        let reads = self.producers.config().reads.as_ref();
+        if reads.is_some_and(|reads| reads.contains(topic, producer.cluster_id())) {
             return Err(TopicFlaw::Loop(format!("topic: {}", loop_message(topic))));
         }
         self.good_topics.insert(topic.to_owned());
