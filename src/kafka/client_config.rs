@@ -1,12 +1,14 @@
 //! The one place that turns Kafka's property names into a client's settings.
 
+mod endpoint;
 mod jaas;
 mod keys;
 mod librdkafka;
 mod oauth;
 mod pem;
+mod pkcs12;
 mod sasl;
-mod store;
+mod stores;
 #[cfg(test)]
 mod tests;
 mod tls;

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use serde_json::{Map, Number, Value};
 
+use super::endpoint::{Credentials, Endpoint};
 use super::jaas::Login;
 use super::keys::{
     CALLBACK, CLIENT_ID, CLIENT_SECRET, CONNECT_TIMEOUT, JAAS, KEYS, READ_TIMEOUT, SCOPE, TOKEN_URL,
 };
-use super::token::{Credentials, Endpoint, TokenSource, Unsecured};
+use super::token::{TokenSource, Unsecured};
 use crate::config::client_properties::ClientProperties;
 use crate::config::definition::{Faults, Secret};
 
