@@ -342,10 +342,23 @@ mod tests {
         assert_eq!(worker.config.flush_interval, Duration::from_millis(500));
         assert_eq!(worker.config.shutdown_timeout, Duration::from_secs(5));
         assert_eq!(worker.config.group_protocol, GroupProtocol::Consumer);
-        assert_eq!(
-            read(&[]).faults.to_string(),
-            "bootstrap.servers: is required and not set"
-        );
+    }
+
+    #[test]
+    fn a_worker_without_brokers_is_told_every_way_to_get_one() {
+        for nothing in [&[][..], &[("bootstrap.servers", " ")]] {
+            let faults = read(nothing).faults;
+            assert_eq!(faults.len(), 1, "{faults}");
+            let text = faults.to_string();
+            for part in [
+                "bootstrap.servers: is required and not set",
+                "SLUICE_BOOTSTRAP_SERVERS",
+                "`sluice demo`",
+                "--embedded-broker",
+            ] {
+                assert!(text.contains(part), "{text}");
+            }
+        }
     }
 
     #[test]

@@ -28,6 +28,11 @@ use sasl::Sasl;
 pub use tls::Tls;
 pub use token::{Token, TokenError, TokenSource};
 
+/// Said to everyone who begins without.
+const NO_SERVERS: &str = "is required and not set: where Kafka is, as host:port; give it in the \
+    worker's file, as SLUICE_BOOTSTRAP_SERVERS or by --set bootstrap.servers=HOST:PORT. Without a \
+    Kafka, see `sluice demo`, or take a broker inside the worker by `sluice run --embedded-broker`";
+
 /// How to reach a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientConfig {
@@ -138,7 +143,15 @@ fn check_security(properties: &ClientProperties, faults: &mut Faults) {
 
 fn read_servers(reader: &mut Reader<'_>) -> Vec<String> {
     let name = "bootstrap.servers";
-    let servers = reader.list(name);
+    // What is missing is told here, with the ways to get it.
+    let servers = if reader.is_set(name) {
+        reader.list(name)
+    } else {
+        Vec::new()
+    };
+    if servers.is_empty() {
+        reader.fault(name, NO_SERVERS);
+    }
     let is_address = |server: &&String| {
         server.rsplit_once(':').is_some_and(|(host, port)| {
             let is_host = !host.is_empty() && !host.contains('/');
