@@ -15,24 +15,19 @@ use config::ConfigError;
 use krafka::error::KrafkaError;
 use krafka::producer::DeliveryHandle;
 use krafka::{Kafka, Record};
-use sluice_actors::live_view::{ConnectorState, LiveView};
-use tokio::time::{Duration, Instant, interval};
+use sluice_actors::live_view::LiveView;
 
 use super::orders::Orders;
-use super::plan::{CONNECTOR, GROUP, PARTITIONS, Plan, TOPIC};
-use super::progress::{Figures, Progress};
+use super::plan::{GROUP, PARTITIONS, Plan, TOPIC};
+use super::progress::Progress;
 use super::tally::Tally;
+use super::watch::{Ended, watch};
 use crate::app::{on_threads, plugins, run_until};
 use crate::cli::{DemoOptions, Exit};
 use crate::config::env::Environment;
 use crate::config::load::{Configuration, Loaded, Places, load};
-use crate::kafka::embedded::{EmbeddedBroker, EmbeddedBrokerError, SettledOffsets};
+use crate::kafka::embedded::{EmbeddedBroker, EmbeddedBrokerError};
 use crate::telemetry::logs;
-
-const SHOW_EVERY: Duration = Duration::from_secs(1);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// A demo in which nothing moves for so long has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What may keep the demo from a tally.
 #[derive(Debug, thiserror::Error)]
@@ -51,14 +46,6 @@ impl From<ConfigError> for DemoError {
     fn from(error: ConfigError) -> Self {
         Self::Configuration(error.to_string())
     }
-}
-
-/// Why the worker was stopped.
-enum Ended {
-    AllSettled,
-    Failed(String),
-    /// Ctrl-C, or SIGTERM.
-    Interrupted,
 }
 
 /// Runs the demo. It is fine if no order was lost; and, unless it was
@@ -203,51 +190,6 @@ fn introduce(plan: Plan, out: &mut dyn Write) -> io::Result<()> {
     )
 }
 
-/// Shows the progress until the broker is done with all orders, or until that
-/// cannot be hoped for any more.
-async fn watch(
-    view: &LiveView,
-    broker: &EmbeddedBroker,
-    orders: u32,
-    mut progress: Progress<'_>,
-) -> io::Result<Ended> {
-    let began = Instant::now();
-    let (mut shown, mut moved, mut before) = (began, began, 0);
-    let mut ticks = interval(LOOK_EVERY);
-    loop {
-        let now = ticks.tick().await;
-        let settled = broker.settled(GROUP, TOPIC);
-        let settled: u64 = settled.iter().map(SettledOffsets::count).sum();
-        let ended = if settled >= u64::from(orders) {
-            Some(Ended::AllSettled)
-        } else if let Some(cause) = failure(view) {
-            Some(Ended::Failed(cause))
-        } else if now.saturating_duration_since(moved) > PATIENCE {
-            Some(Ended::Failed(format!("nothing moved for {PATIENCE:?}")))
-        } else {
-            None
-        };
-        if settled > before {
-            (moved, before) = (now, settled);
-        }
-        if let Some(ended) = ended {
-            progress.end(now - began, Figures::of(view))?;
-            return Ok(ended);
-        }
-        if now >= shown + SHOW_EVERY {
-            shown = now;
-            progress.show(now - began, Figures::of(view))?;
-        }
-    }
-}
-
-fn failure(view: &LiveView) -> Option<String> {
-    match view.connector(CONNECTOR)?.state {
-        ConnectorState::Failed(cause) => Some(cause.to_string()),
-        _ => None,
-    }
-}
-
 /// The sink makes its file with its first task.
 fn read(arrived: &Path) -> io::Result<String> {
     match std::fs::read(arrived) {
@@ -311,6 +253,7 @@ mod tests {
         assert_eq!(exit(Ended::Failed("gone".into())), Exit::Internal);
     }
 
+    #[cfg(feature = "embedded-broker")]
     #[test]
     fn the_demos_own_configuration_is_sound() {
         let broker = EmbeddedBroker::start().unwrap();
@@ -322,10 +265,7 @@ mod tests {
         let path = Path::new("/tmp/arrived");
         let configuration = configuration(plan, &broker, path).unwrap();
         let connector = &configuration.connectors[0];
-        assert_eq!(
-            (connector.name.as_str(), connector.tasks_max),
-            (CONNECTOR, 7)
-        );
+        assert_eq!((connector.name.as_str(), connector.tasks_max), ("demo", 7));
         assert_eq!(connector.share.group_id, GROUP);
         assert_eq!(configuration.notes, [""; 0]);
     }

