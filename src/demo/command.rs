@@ -29,6 +29,8 @@ use crate::config::load::{Configuration, Loaded, Places, load};
 use crate::kafka::embedded::{EmbeddedBroker, EmbeddedBrokerError};
 use crate::telemetry::logs;
 
+const BATCH_BYTES: usize = 4096;
+
 /// What may keep the demo from a tally.
 #[derive(Debug, thiserror::Error)]
 enum DemoError {
@@ -147,7 +149,8 @@ struct Place {
 /// confirmed them.
 async fn write(orders: &Orders, broker: &EmbeddedBroker) -> Result<Vec<Place>, KrafkaError> {
     let kafka = Kafka::builder(broker.bootstrap_servers()).connect().await?;
-    let producer = kafka.producer().build().await?;
+    // The broker gives out whole batches: small ones keep to what is asked for.
+    let producer = kafka.producer().batch_size(BATCH_BYTES).build().await?;
     let mut written: Vec<DeliveryHandle> = Vec::new();
     for number in 0..orders.count() {
         let order = orders.order(number);

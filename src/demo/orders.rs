@@ -32,13 +32,17 @@ impl Orders {
         self.count
     }
 
+    pub(super) fn id(number: u32) -> String {
+        format!("{ID}{number:07}")
+    }
+
     pub(super) fn order(&self, number: u32) -> Order {
         let sample = self.samples[number as usize % self.samples.len()];
         let fields = sample.strip_prefix('{').unwrap_or(sample);
         let customer = fields.split('"').nth(3).unwrap_or_default();
         Order {
             customer: customer.to_owned(),
-            json: format!(r#"{{"id":"{ID}{number:07}", {fields}"#),
+            json: format!(r#"{{"id":"{}", {fields}"#, Self::id(number)),
         }
     }
 

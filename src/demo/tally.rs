@@ -82,7 +82,7 @@ impl Tally {
             )?;
         }
         for number in self.lost.iter().take(EXAMPLES) {
-            writeln!(out, "lost order {number}")?;
+            writeln!(out, "{:>12} {}", "lost:", Orders::id(*number))?;
         }
         Ok(())
     }
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!((tally.written, tally.delivered), (4, 3));
         assert_eq!(tally.lost, [2]);
         assert!(!tally.is_good());
-        assert!(printed(&tally).contains("lost order 2"));
+        assert!(printed(&tally).contains("lost: order-0000002"));
     }
 
     #[test]

@@ -1,8 +1,6 @@
 //! What a newcomer without a Kafka meets: the demo, the embedded broker, and
 //! a word about both.
 
-#![cfg(feature = "embedded-broker")]
-
 use std::fs::File;
 use std::process::Command;
 use std::time::Duration;
