@@ -25,7 +25,6 @@ const FIRST_TIME: i64 = 1_700_000_000_000;
 fn to_kafka(stage: &Stage, tasks: usize) -> Value {
     let mut connector = stage.connector("kafka", tasks);
     connector["topic"] = json!("copy-of-${topic}");
-    connector["share.max.in.flight.records"] = json!("8000");
     for part in ["key", "value", "header"] {
         connector[format!("{part}.converter")] = json!(BYTES);
     }
