@@ -1,5 +1,6 @@
 //! The worker: configuration to threads, connectors and an orderly end.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -9,28 +10,34 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Duration, interval};
 
-use crate::cli::{App, Exit, MigrationOrder, MigrationTarget};
+use crate::cli::{App, DemoOptions, Exit, MigrationOrder, MigrationTarget};
+use crate::config::connector::Topics;
 use crate::config::load::Configuration;
 use crate::config::plugins::Plugins;
 use crate::config::reference::Table;
 use crate::connectors::{Manager, migrate};
 use crate::converters::part::Part;
 use crate::kafka::admin::Direction;
+use crate::kafka::embedded::EmbeddedBroker;
 use crate::rest::{Connectors, Rest, Server};
 use crate::telemetry::rates::Rates;
 use crate::telemetry::{logs, status_log};
-use crate::{converters, sinks, transforms};
+use crate::{converters, demo, sinks, transforms};
 
 /// How often it is looked whether any connector could still run.
 const FAILURE_TICK: Duration = Duration::from_millis(100);
+
+/// Of each topic that a connector names, on the embedded broker.
+const EMBEDDED_PARTITIONS: i32 = 12;
 
 /// The plugins that this program has.
 #[must_use]
 pub fn plugins() -> Plugins {
     Plugins {
         sink_keys: sinks::registry::keys,
-        check_sink: |class, properties, faults| {
-            sinks::registry::factory(class, properties, faults);
+        sink_produces: sinks::registry::produces,
+        check_sink: |class, properties, producer, faults| {
+            sinks::registry::factory(class, properties, producer, faults);
         },
         converter_keys: |_, class| converters::registry::keys(class),
         check_converter: |part, class, properties, faults| match part {
@@ -60,21 +67,20 @@ pub fn plugin_tables() -> Vec<Table> {
 pub struct Worker;
 
 impl App for Worker {
-    fn run(&self, configuration: Configuration) -> Exit {
+    fn run(&self, configuration: Configuration, broker: Option<EmbeddedBroker>) -> Exit {
         logs::start(&configuration.worker.log);
-        match runtime() {
-            Ok(runtime) => {
-                let system = actix::System::new();
-                let exit = system.block_on(run(configuration, &runtime));
-                // A sink's thread that is stuck must not keep the process.
-                runtime.shutdown_background();
-                exit
-            }
-            Err(error) => {
-                tracing::error!(%error, "cannot start threads");
-                Exit::Internal
-            }
+        if let Some(broker) = &broker {
+            announce(broker, &configuration);
         }
+        let run = on_threads(async |runtime| {
+            let for_ever = async |_| std::future::pending::<()>().await;
+            run_until(configuration, runtime, for_ever).await.0
+        });
+        run.unwrap_or_else(|error| no_threads(&error))
+    }
+
+    fn demo(&self, options: DemoOptions) -> Exit {
+        demo::run(options)
     }
 
     fn migrate(&self, configuration: Configuration, order: &MigrationOrder) -> Exit {
@@ -104,16 +110,44 @@ impl App for Worker {
                 tracing::error!(connector, %error, "positions were not carried over");
                 Exit::Unavailable
             }
-            Err(error) => {
-                tracing::error!(%error, "cannot start threads");
-                Exit::Internal
+            Err(error) => no_threads(&error),
+        }
+    }
+}
+
+fn no_threads(error: &io::Error) -> Exit {
+    tracing::error!(%error, "cannot start threads");
+    Exit::Internal
+}
+
+/// Says what the embedded broker is not, and makes the connectors' topics.
+fn announce(broker: &EmbeddedBroker, configuration: &Configuration) {
+    let bootstrap_servers = broker.bootstrap_servers();
+    tracing::warn!(
+        bootstrap_servers,
+        "the embedded broker is no Kafka and keeps nothing: for trying out only"
+    );
+    for connector in &configuration.connectors {
+        if let Topics::Named(topics) = &connector.topics {
+            for topic in topics {
+                broker.create_topic(topic, EMBEDDED_PARTITIONS);
+                tracing::info!(topic, partitions = EMBEDDED_PARTITIONS, "topic is there");
             }
         }
     }
 }
 
+/// Gives `work` the threads of a worker, and takes them away after it.
+pub(crate) fn on_threads<T>(work: impl AsyncFnOnce(&Runtime) -> T) -> io::Result<T> {
+    let runtime = runtime()?;
+    let done = actix::System::new().block_on(work(&runtime));
+    // A sink's thread that is stuck must not keep the process.
+    runtime.shutdown_background();
+    Ok(done)
+}
+
 /// The threads of the Kafka client: fetching, decoding, heartbeats.
-fn runtime() -> std::io::Result<Runtime> {
+fn runtime() -> io::Result<Runtime> {
     Builder::new_multi_thread()
         .worker_threads(num_threads().max(2))
         .thread_name("sluice-io")
@@ -125,15 +159,20 @@ fn num_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Runs until a signal, or until no connector can run any more. The list of
-/// what happens at the end stands in `docs/architecture.md`.
-async fn run(configuration: Configuration, runtime: &Runtime) -> Exit {
+/// Runs until a signal, until no connector can run any more, or until
+/// `enough` ends; its answer is there in that case only. The list of what
+/// happens at the end stands in `docs/architecture.md`.
+pub(crate) async fn run_until<T>(
+    configuration: Configuration,
+    runtime: &Runtime,
+    enough: impl AsyncFnOnce(Arc<LiveView>) -> T,
+) -> (Exit, Option<T>) {
     let (Ok(mut terminate), Ok(mut interrupt)) = (
         signal(SignalKind::terminate()),
         signal(SignalKind::interrupt()),
     ) else {
         tracing::error!("cannot listen for signals");
-        return Exit::Internal;
+        return (Exit::Internal, None);
     };
     for note in &configuration.notes {
         tracing::info!("{note}");
@@ -152,12 +191,12 @@ async fn run(configuration: Configuration, runtime: &Runtime) -> Exit {
         Ok(server) => server,
         Err(error) => {
             tracing::error!("{error}");
-            return Exit::Unavailable;
+            return (Exit::Unavailable, None);
         }
     };
     if configuration.connectors.is_empty() {
         tracing::error!("no connector is configured; give one with --connector FILE");
-        return Exit::BadConfiguration;
+        return (Exit::BadConfiguration, None);
     }
     for connector in configuration.connectors {
         manager.start(connector);
@@ -166,27 +205,30 @@ async fn run(configuration: Configuration, runtime: &Runtime) -> Exit {
         runtime.spawn(status_log::run(Arc::clone(&view), interval));
     }
     serve(server, &manager, &view, runtime);
-    let cause = wait(&manager, &mut terminate, &mut interrupt).await;
-    let exit = match cause {
+    let enough = enough(Arc::clone(&view));
+    let stop = wait(&manager, &mut terminate, &mut interrupt, enough).await;
+    if let Stop::Signal(name) = &stop {
+        tracing::info!(signal = name, "draining");
+    }
+    let answer = match stop {
         Stop::Failed => {
             tracing::error!("no connector could start, stopping");
-            Exit::Unavailable
+            threads.stop();
+            return (Exit::Unavailable, None);
         }
-        Stop::Signal(name) => {
-            tracing::info!(signal = name, "draining");
-            let deadline = configuration.worker.shutdown_timeout;
-            tokio::select! {
-                clean = manager.drain(deadline) => {
-                    tracing::info!(clean, "stopped");
-                    if clean { Exit::Fine } else { Exit::Unfinished }
-                }
-                _ = terminate.recv() => second_signal(),
-                _ = interrupt.recv() => second_signal(),
-            }
+        Stop::Signal(_) => None,
+        Stop::Enough(answer) => Some(answer),
+    };
+    let exit = tokio::select! {
+        clean = manager.drain(configuration.worker.shutdown_timeout) => {
+            tracing::info!(clean, "stopped");
+            if clean { Exit::Fine } else { Exit::Unfinished }
         }
+        _ = terminate.recv() => second_signal(),
+        _ = interrupt.recv() => second_signal(),
     };
     threads.stop();
-    exit
+    (exit, answer)
 }
 
 /// REST and metrics, on the I/O threads.
@@ -229,17 +271,25 @@ fn second_signal() -> Exit {
     Exit::Interrupted
 }
 
-enum Stop {
+enum Stop<T> {
     Signal(&'static str),
     Failed,
+    Enough(T),
 }
 
-async fn wait(manager: &Manager, terminate: &mut Signal, interrupt: &mut Signal) -> Stop {
+async fn wait<T>(
+    manager: &Manager,
+    terminate: &mut Signal,
+    interrupt: &mut Signal,
+    enough: impl Future<Output = T>,
+) -> Stop<T> {
+    let mut enough = std::pin::pin!(enough);
     let mut ticks = interval(FAILURE_TICK);
     loop {
         tokio::select! {
             _ = terminate.recv() => return Stop::Signal("SIGTERM"),
             _ = interrupt.recv() => return Stop::Signal("SIGINT"),
+            answer = &mut enough => return Stop::Enough(answer),
             _ = ticks.tick() => {
                 if manager.has_failed() {
                     return Stop::Failed;

@@ -8,13 +8,14 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 
 use crate::config::check;
 use crate::config::env::Environment;
 use crate::config::load::{Configuration, Loaded, Places, load};
 use crate::config::plugins::Plugins;
 use crate::config::reference::{self, Table};
+use crate::kafka::embedded::EmbeddedBroker;
 use crate::plugins::{self, Plugin};
 use crate::telemetry::reference as metrics_reference;
 
@@ -52,7 +53,9 @@ struct CommandLine {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Runs the worker and its connectors.
-    Run(PlaceArgs),
+    Run(RunArgs),
+    /// Shows Sluice at work on a broker of its own: no Kafka is needed.
+    Demo(DemoOptions),
     /// Shows the configuration in effect, or all that is wrong with it.
     Check(PlaceArgs),
     /// Carries a connector's positions over to its share group, or back.
@@ -64,6 +67,30 @@ enum Command {
     Plugins(PluginsArgs),
     /// Prints all keys (type, default, meaning), or all metrics.
     Reference(ReferenceArgs),
+}
+
+#[derive(Args, Debug)]
+struct RunArgs {
+    #[command(flatten)]
+    places: PlaceArgs,
+    /// Takes a broker inside this process for bootstrap.servers. It is no
+    /// Kafka and keeps nothing: for trying out only.
+    #[arg(long)]
+    embedded_broker: bool,
+}
+
+/// How large the demo is.
+#[derive(Args, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DemoOptions {
+    /// How many orders are written.
+    #[arg(long, default_value_t = 20_000, value_parser = value_parser!(u32).range(1..=1_000_000))]
+    pub records: u32,
+    /// How many tasks deliver them.
+    #[arg(long, default_value_t = 50, value_parser = value_parser!(u32).range(1..=1000))]
+    pub tasks: u32,
+    /// About how long it takes; the sink is as slow as that.
+    #[arg(long, default_value_t = 20, value_parser = value_parser!(u32).range(1..=600))]
+    pub seconds: u32,
 }
 
 #[derive(Args)]
@@ -197,8 +224,11 @@ impl OtherPlaceArgs {
 
 /// What the commands do once the configuration is sound.
 pub trait App {
-    /// Runs until it is told to stop.
-    fn run(&self, configuration: Configuration) -> Exit;
+    /// Runs until it is told to stop; on this broker, if there is one.
+    fn run(&self, configuration: Configuration, broker: Option<EmbeddedBroker>) -> Exit;
+
+    /// Shows itself on a broker of its own.
+    fn demo(&self, options: DemoOptions) -> Exit;
 
     /// Carries the positions of one connector over.
     fn migrate(&self, configuration: Configuration, order: &MigrationOrder) -> Exit;
@@ -247,11 +277,8 @@ impl Session<'_> {
     fn dispatch(&mut self, command: Command, app: &dyn App) -> io::Result<Exit> {
         let environment = self.surroundings.environment.clone();
         match command {
-            Command::Run(args) => {
-                let loaded = self.load(&args.places(environment))?;
-                let configuration = loaded.and_then(Loaded::sound);
-                Ok(configuration.map_or(Exit::BadConfiguration, |it| app.run(it)))
-            }
+            Command::Run(args) => self.run(args, environment, app),
+            Command::Demo(options) => Ok(app.demo(options)),
             Command::Check(args) => {
                 let Some(loaded) = self.load(&args.places(environment))? else {
                     return Ok(Exit::BadConfiguration);
@@ -313,6 +340,26 @@ impl Session<'_> {
             true => Exit::Internal,
             false => Exit::Fine,
         })
+    }
+
+    fn run(&mut self, args: RunArgs, environment: Environment, app: &dyn App) -> io::Result<Exit> {
+        let mut places = args.places.places(environment);
+        let mut broker = None;
+        if args.embedded_broker {
+            match EmbeddedBroker::start() {
+                Ok(started) => {
+                    let servers = started.bootstrap_servers();
+                    places.set.push(format!("bootstrap.servers={servers}"));
+                    broker = Some(started);
+                }
+                Err(error) => {
+                    writeln!(self.surroundings.err, "--embedded-broker: {error}")?;
+                    return Ok(Exit::Unavailable);
+                }
+            }
+        }
+        let configuration = self.load(&places)?.and_then(Loaded::sound);
+        Ok(configuration.map_or(Exit::BadConfiguration, |it| app.run(it, broker)))
     }
 
     fn migrate(

@@ -6,6 +6,7 @@ pub mod cli;
 pub mod config;
 pub mod connectors;
 pub mod converters;
+pub mod demo;
 pub mod kafka;
 pub mod plugins;
 pub mod rest;

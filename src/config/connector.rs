@@ -14,6 +14,7 @@ use super::layers::{Layer, Settings};
 use super::notes::Notes;
 use super::overrides::ConsumerConfig;
 use super::plugins::Plugins;
+use super::producer::ProducerConfig;
 use super::secrets;
 use super::worker::{Checked, WorkerConfig};
 use crate::converters::part::Part;
@@ -23,6 +24,7 @@ mod limits;
 mod reading;
 
 pub use chain::{PredicateConfig, TransformConfig};
+pub(crate) use limits::is_topic;
 use reading::Reading;
 
 /// Which topics are read.
@@ -31,6 +33,17 @@ pub enum Topics {
     Named(Vec<String>),
     /// Of the whole name.
     Matching(Regex),
+}
+
+impl Topics {
+    /// Whether that topic is among them.
+    #[must_use]
+    pub fn contains(&self, topic: &str) -> bool {
+        match self {
+            Self::Named(names) => names.iter().any(|name| name == topic),
+            Self::Matching(pattern) => pattern.is_match(topic),
+        }
+    }
 }
 
 /// The converter of one part of a record.
@@ -101,6 +114,7 @@ pub struct ConnectorConfig {
     pub errors: ErrorsConfig,
     pub share: ShareConfig,
     pub consumer: ConsumerConfig,
+    pub producer: ProducerConfig,
     /// What was given for it, as it may be shown.
     pub shown: BTreeMap<String, String>,
     settings: Settings,

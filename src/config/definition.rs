@@ -209,6 +209,13 @@ impl<'a> Reader<'a> {
         self.faults.add(format!("{}{name}", self.prefix), message);
     }
 
+    /// Whether somebody gave it, be it empty.
+    #[must_use]
+    pub fn is_set(&self, name: &str) -> bool {
+        self.properties
+            .contains_key(&format!("{}{name}", self.prefix))
+    }
+
     #[must_use]
     pub fn boolean(&mut self, name: &'static str) -> bool {
         self.read(name, |text| match text.to_ascii_lowercase().as_str() {

@@ -16,7 +16,7 @@ pub struct Inert {
     pub reason: &'static str,
 }
 
-const fn inert(name: &'static str, reason: &'static str) -> Inert {
+pub(super) const fn inert(name: &'static str, reason: &'static str) -> Inert {
     Inert { name, reason }
 }
 
@@ -74,10 +74,6 @@ pub const WORKER: &[Inert] = &[
     inert("metrics.", NO_JMX),
     inert("log4j.", NO_JMX),
     inert("cub.", "it is a setting of an image's start script"),
-    inert(
-        "producer.",
-        "nothing is produced yet: dead letters to a topic are still to come",
-    ),
 ];
 
 /// Connector keys of Kafka Connect.
@@ -91,10 +87,6 @@ pub const CONNECTOR: &[Inert] = &[
         "a connector never gets more tasks than tasks.max",
     ),
     inert("config.action.reload", "config providers are still to come"),
-    inert(
-        "producer.override.",
-        "nothing is produced yet: dead letters to a topic are still to come",
-    ),
 ];
 
 /// The entry of that key, if it does nothing.
@@ -251,7 +243,7 @@ mod tests {
         for key in [
             "group.id",
             "offset.storage.topic",
-            "producer.acks",
+            "plugin.path",
             "listeners.https.ssl.keystore.location",
         ] {
             let (fault, note) = judged(&known(), key);

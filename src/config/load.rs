@@ -12,6 +12,7 @@ use super::files;
 use super::layers::{Layer, Settings};
 use super::overrides::OVERRIDE;
 use super::plugins::Plugins;
+use super::producer::PRODUCER_OVERRIDE;
 use super::worker::{Checked, WorkerConfig};
 
 mod gather;
@@ -130,7 +131,10 @@ pub fn load(places: &Places, plugins: &Plugins) -> Result<Loaded, ConfigError> {
 /// told there.
 fn drop_worker_faults(faults: &mut Faults, worker: &Faults) {
     faults.retain(|fault| {
-        let key = fault.key.strip_prefix(OVERRIDE).unwrap_or(&fault.key);
+        let key = [OVERRIDE, PRODUCER_OVERRIDE]
+            .iter()
+            .find_map(|prefix| fault.key.strip_prefix(prefix))
+            .unwrap_or(&fault.key);
         let is_same = |told: &Fault| {
             told.message == fault.message && (told.key == fault.key || told.key == key)
         };

@@ -15,6 +15,8 @@ pub(crate) mod nearest;
 pub mod notes;
 pub mod overrides;
 pub mod plugins;
+pub mod producer;
+mod producer_keys;
 mod properties;
 pub mod reference;
 pub mod secrets;

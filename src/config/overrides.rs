@@ -1,5 +1,5 @@
-//! Kafka client keys below a prefix: the worker's `consumer.` and `admin.`, a
-//! connector's `consumer.override.`.
+//! Kafka client keys below a prefix: the worker's `consumer.`, `producer.` and
+//! `admin.`, a connector's `consumer.override.` and `producer.override.`.
 
 use std::time::Duration;
 
@@ -239,31 +239,56 @@ impl OverridePolicy {
     }
 }
 
-/// Judges all given keys below `consumer.` or `consumer.override.`; those of
-/// the table that holds the settings themselves are known before.
-pub fn judge(
-    settings: &Settings,
-    prefix: &str,
-    policy: OverridePolicy,
-    known: &KnownKeys,
-    faults: &mut Faults,
-    notes: &mut Notes,
-) {
-    for (key, _) in settings.given() {
-        let Some(name) = key.strip_prefix(prefix) else {
-            continue;
-        };
-        let refused = REFUSED.iter().find(|(refused, _)| *refused == name);
-        if !policy.allows(name) {
-            faults.add(key, format!("is not allowed by the worker's connector.client.config.override.policy={policy:?}"));
-        } else if let Some((_, reason)) = refused {
-            faults.add(key, format!("is refused: {reason}"));
-        } else if client_config::refusal(name).is_some() {
-            // Its fault comes from reading the client's properties.
-        } else if let Some(inert) = find_inert(INERT, name) {
-            notes.no_effect(key, inert.reason);
-        } else {
-            known.judge(key, faults, notes);
+/// What holds for the client keys below a prefix.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules<'a> {
+    pub prefix: &'static str,
+    pub policy: OverridePolicy,
+    /// The keys that are taken, and all others of the same place.
+    pub known: &'a KnownKeys,
+    /// Keys that cannot be taken, and what to use instead.
+    pub refused: &'static [(&'static str, &'static str)],
+    /// Keys that do nothing.
+    pub inert: &'static [Inert],
+}
+
+impl<'a> Rules<'a> {
+    /// Those of share consumers.
+    #[must_use]
+    pub const fn of_consumers(
+        prefix: &'static str,
+        policy: OverridePolicy,
+        known: &'a KnownKeys,
+    ) -> Self {
+        Self {
+            prefix,
+            policy,
+            known,
+            refused: REFUSED,
+            inert: INERT,
+        }
+    }
+
+    /// Judges all given keys below the prefix; those of the table that holds
+    /// the settings themselves are known before.
+    pub fn judge(&self, settings: &Settings, faults: &mut Faults, notes: &mut Notes) {
+        for (key, _) in settings.given() {
+            let Some(name) = key.strip_prefix(self.prefix) else {
+                continue;
+            };
+            let refused = self.refused.iter().find(|(refused, _)| *refused == name);
+            if !self.policy.allows(name) {
+                let policy = self.policy;
+                faults.add(key, format!("is not allowed by the worker's connector.client.config.override.policy={policy:?}"));
+            } else if let Some((_, reason)) = refused {
+                faults.add(key, format!("is refused: {reason}"));
+            } else if client_config::refusal(name).is_some() {
+                // Its fault comes from reading the client's properties.
+            } else if let Some(inert) = find_inert(self.inert, name) {
+                notes.no_effect(key, inert.reason);
+            } else {
+                self.known.judge(key, faults, notes);
+            }
         }
     }
 }
@@ -346,7 +371,8 @@ mod tests {
             .with(OVERRIDE, CONSUMER_KEYS)
             .with(OVERRIDE, client_config::KEYS);
         let settings = settings(&[(&format!("{OVERRIDE}{name}"), "x")]);
-        judge(&settings, OVERRIDE, policy, &known, &mut faults, &mut notes);
+        let rules = Rules::of_consumers(OVERRIDE, policy, &known);
+        rules.judge(&settings, &mut faults, &mut notes);
         let notes: Vec<String> = notes.iter().map(ToString::to_string).collect();
         (faults.to_string(), notes.join("\n"))
     }

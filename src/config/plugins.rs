@@ -4,6 +4,7 @@
 use std::fmt;
 
 use super::definition::{Faults, Key, Properties};
+use super::producer::ProducerConfig;
 use crate::converters::part::Part;
 use crate::transforms::aliased::Aliased;
 
@@ -15,7 +16,9 @@ use crate::transforms::aliased::Aliased;
 #[derive(Clone, Copy)]
 pub struct Plugins {
     pub sink_keys: fn(class: &str) -> Option<&'static [Key]>,
-    pub check_sink: fn(class: &str, &Properties, &mut Faults),
+    /// Whether the sink writes to Kafka, with the producer's settings.
+    pub sink_produces: fn(class: &str) -> bool,
+    pub check_sink: fn(class: &str, &Properties, &ProducerConfig, &mut Faults),
     pub converter_keys: fn(Part, class: &str) -> Option<&'static [Key]>,
     pub check_converter: fn(Part, class: &str, &Properties, &mut Faults),
     pub aliased_keys: fn(Aliased, class: &str) -> Option<&'static [Key]>,

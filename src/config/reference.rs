@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use crate::kafka::client_config;
 
 use super::definition::{Key, Preset};
-use super::{connector, known_keys, overrides, worker};
+use super::{connector, known_keys, overrides, producer_keys, worker};
 
 const INTRODUCTION: &str = "\
 # Configuration
@@ -46,14 +46,20 @@ pub const TABLES: &[Table] = &[
     ),
     table(
         "Kafka clients",
-        "In the worker as they stand, also below `consumer.` and `admin.`; in connectors below \
-         `consumer.override.`.",
+        "In the worker as they stand, also below `consumer.`, `producer.` and `admin.`; in \
+         connectors below `consumer.override.` and `producer.override.`.",
         client_config::KEYS,
     ),
     table(
         "Share consumers",
         "In the worker below `consumer.`, in connectors below `consumer.override.`.",
         overrides::CONSUMER_KEYS,
+    ),
+    table(
+        "Producers",
+        "In the worker below `producer.`, in connectors whose sink writes to Kafka below \
+         `producer.override.`.",
+        producer_keys::PRODUCER_KEYS,
     ),
     table("Connector", "", connector::KEYS),
 ];
@@ -76,11 +82,17 @@ pub fn print<'a>(
             known_keys::CONNECTOR,
         ),
         ("Consumer keys without effect", overrides::INERT),
+        ("Producer keys without effect", producer_keys::INERT),
     ] {
         print_reasons(title, inert(keys), out)?;
     }
-    let refused = overrides::REFUSED.iter().copied();
-    print_reasons("Consumer keys that are refused", refused, out)
+    for (title, refused) in [
+        ("Consumer keys that are refused", overrides::REFUSED),
+        ("Producer keys that are refused", producer_keys::REFUSED),
+    ] {
+        print_reasons(title, refused.iter().copied(), out)?;
+    }
+    Ok(())
 }
 
 fn print_table(table: &Table, out: &mut dyn Write) -> io::Result<()> {

@@ -10,8 +10,9 @@ use super::known_keys::{self, KnownKeys};
 use super::layers::{Layer, Settings};
 use super::listeners::Listener;
 use super::notes::Notes;
-use super::overrides::{self, ADMIN, CONSUMER, CONSUMER_KEYS, OverridePolicy};
+use super::overrides::{self, ADMIN, CONSUMER, CONSUMER_KEYS, OverridePolicy, Rules};
 use super::plugins::Plugins;
+use super::producer::{self, PRODUCER, PRODUCER_KEYS, ProducerConfig};
 use super::{connector, secrets};
 use crate::converters::part::Part;
 
@@ -63,7 +64,7 @@ pub const KEYS: &[Key] = &[
         name: POLICY,
         kind: Kind::Text,
         preset: Preset::Value("All"),
-        doc: "Which consumer.override.* connectors may set: All, None, Principal.",
+        doc: "Which consumer.override.* and producer.override.* connectors may set: All, None, Principal.",
     },
     Key {
         name: FLUSH_INTERVAL,
@@ -211,11 +212,12 @@ impl WorkerConfig {
         let (mut faults, mut notes) = (Faults::default(), Notes::default());
         let known = known_keys(&settings, plugins);
         for (key, _) in settings.given() {
-            if !key.starts_with(CONSUMER) && client_config::refusal(key).is_none() {
+            let is_clients = key.starts_with(CONSUMER) || key.starts_with(PRODUCER);
+            if !is_clients && client_config::refusal(key).is_none() {
                 known.judge(key, &mut faults, &mut notes);
             }
         }
-        judge_consumer(&settings, &known, &mut faults, &mut notes);
+        judge_clients(&settings, &known, &mut faults, &mut notes);
         check_converters(&settings, plugins, &mut faults);
         let admin = read_clients(&settings, &mut faults);
         let mut reader = Reader::new(settings.properties(), "", KEYS, &mut faults);
@@ -281,6 +283,8 @@ fn known_keys(settings: &Settings, plugins: &Plugins) -> KnownKeys {
         .with("", client_config::KEYS)
         .with(CONSUMER, client_config::KEYS)
         .with(CONSUMER, CONSUMER_KEYS)
+        .with(PRODUCER, client_config::KEYS)
+        .with(PRODUCER, PRODUCER_KEYS)
         .with(ADMIN, client_config::KEYS)
         .with_elsewhere(connector::KEYS, "a connector's");
     Part::ALL.into_iter().fold(known, |known, part| {
@@ -290,17 +294,12 @@ fn known_keys(settings: &Settings, plugins: &Plugins) -> KnownKeys {
     })
 }
 
-/// `consumer.` keys; `consumer.group.protocol` and the like are in the
-/// worker's own table.
-fn judge_consumer(settings: &Settings, known: &KnownKeys, faults: &mut Faults, notes: &mut Notes) {
-    overrides::judge(
-        settings,
-        CONSUMER,
-        OverridePolicy::All,
-        known,
-        faults,
-        notes,
-    );
+/// `consumer.` and `producer.` keys; `consumer.group.protocol` and the like
+/// are in the worker's own table.
+fn judge_clients(settings: &Settings, known: &KnownKeys, faults: &mut Faults, notes: &mut Notes) {
+    let all = OverridePolicy::All;
+    Rules::of_consumers(CONSUMER, all, known).judge(settings, faults, notes);
+    producer::rules(PRODUCER, all, known).judge(settings, faults, notes);
 }
 
 fn check_converters(settings: &Settings, plugins: &Plugins, faults: &mut Faults) {
@@ -324,9 +323,13 @@ fn read_clients(settings: &Settings, faults: &mut Faults) -> ClientConfig {
             reader.choice("share.acquire.mode"),
         );
     });
+    let mut producer_faults = Faults::default();
+    let producer = overrides::client_properties(settings, PRODUCER);
+    ProducerConfig::of(&producer, CLIENT_ID, &mut producer_faults);
     let admin = overrides::client_properties(settings, ADMIN);
     let admin = ClientConfig::read(&admin, CLIENT_ID, faults);
     faults.absorb(consumer_faults);
+    faults.absorb(producer_faults);
     admin
 }
 
@@ -372,10 +375,23 @@ mod tests {
         assert_eq!(worker.config.shutdown_timeout, Duration::from_secs(5));
         assert_eq!(worker.config.group_protocol, GroupProtocol::Consumer);
         assert_eq!(worker.config.listeners[0].to_string(), "http://:8083");
-        assert_eq!(
-            read(&[]).faults.to_string(),
-            "bootstrap.servers: is required and not set"
-        );
+    }
+
+    #[test]
+    fn a_worker_without_brokers_is_told_every_way_to_get_one() {
+        for nothing in [&[][..], &[("bootstrap.servers", " ")]] {
+            let faults = read(nothing).faults;
+            assert_eq!(faults.len(), 1, "{faults}");
+            let text = faults.to_string();
+            for part in [
+                "bootstrap.servers: is required and not set",
+                "SLUICE_BOOTSTRAP_SERVERS",
+                "`sluice demo`",
+                "--embedded-broker",
+            ] {
+                assert!(text.contains(part), "{text}");
+            }
+        }
     }
 
     #[test]

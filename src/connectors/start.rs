@@ -21,6 +21,7 @@ use super::topics::TopicKeeper;
 use crate::config::connector::{ConnectorConfig, ConverterConfig, Topics};
 use crate::config::definition::Faults;
 use crate::config::overrides::AcquireMode;
+use crate::config::producer::ProducerConfig;
 use crate::config::worker::FLUSH_INTERVAL;
 use crate::converters;
 use crate::kafka::admin::{
@@ -102,6 +103,7 @@ pub(super) async fn start(
         config.consumer.client.bootstrap_servers.join(","),
     ));
     ground.cluster_id.learn(&admin).await;
+    let producer = producer(config, &admin).await?;
     let selection = selection(&config.topics)?;
     let resolved = admin.resolve_topics(&selection).await?;
     for topic in &resolved.missing {
@@ -118,7 +120,7 @@ pub(super) async fn start(
     }
     let settings = make_group_ready(config, &admin, &names).await?;
     // Before joining: what does not fit must not hold partitions first.
-    let spec = pipeline_spec(config, &settings, &ground.worker)?;
+    let spec = pipeline_spec(config, &producer, &settings, &ground.worker)?;
 
     let names: Vec<Arc<str>> = names.into_iter().map(Arc::from).collect();
     let credit = Credit::new(config.share.max_in_flight_bytes);
@@ -160,6 +162,21 @@ pub(super) async fn start(
         topics,
         lag,
     })
+}
+
+/// The producer's settings, which know the source's cluster by its id if the
+/// sink writes to Kafka.
+async fn producer(config: &ConnectorConfig, admin: &Admin) -> Result<ProducerConfig, StartError> {
+    let producer = config.producer.clone();
+    if !sinks::registry::produces(&config.class) {
+        return Ok(producer);
+    }
+    let id = admin.cluster_id().await.map_err(|error| {
+        StartError::Later(format!(
+            "the cluster's id cannot be read: {error}; trying on"
+        ))
+    })?;
+    Ok(producer.beside_cluster(id))
 }
 
 pub(super) async fn connect(config: &ConnectorConfig) -> Result<Kafka, StartError> {
@@ -250,11 +267,12 @@ fn source_config(config: &ConnectorConfig, topics: Vec<Arc<str>>) -> ShareSource
 
 fn pipeline_spec(
     config: &ConnectorConfig,
+    producer: &ProducerConfig,
     settings: &GroupSettings,
     worker: &str,
 ) -> Result<PipelineSpec, StartError> {
     let mut faults = Faults::default();
-    let sink = sinks::registry::factory(&config.class, config.properties(), &mut faults);
+    let sink = sinks::registry::factory(&config.class, config.properties(), producer, &mut faults);
     let conversion = conversion(config, &mut faults);
     let (Some(sink), Some(conversion)) = (sink, conversion) else {
         return Err(StartError::Refused(faults.to_string()));

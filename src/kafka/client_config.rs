@@ -1,11 +1,18 @@
 //! The one place that turns Kafka's property names into a client's settings.
 
+mod endpoint;
 mod jaas;
 mod keys;
+mod librdkafka;
+mod oauth;
 mod pem;
+mod pkcs12;
+mod sasl;
+mod stores;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod token;
 
 use std::time::Duration;
 
@@ -13,35 +20,18 @@ use krafka::auth::AuthConfig;
 use krafka::{Kafka, KafkaBuilder};
 
 use crate::config::client_properties::ClientProperties;
-use crate::config::definition::{Faults, Reader, Secret};
+use crate::config::definition::{Faults, Reader};
 
-use keys::{JAAS, MECHANISM, PROTOCOL};
+use keys::PROTOCOL;
 pub use keys::{KEYS, REFUSED, refusal};
+use sasl::Sasl;
 pub use tls::Tls;
+pub use token::{Token, TokenError, TokenSource};
 
-/// Who we are to a broker that asks for SASL.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Sasl {
-    mechanism: Mechanism,
-    username: String,
-    password: Secret,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mechanism {
-    Plain,
-    ScramSha256,
-    ScramSha512,
-}
-
-impl Mechanism {
-    const fn login_module(self) -> &'static str {
-        match self {
-            Self::Plain => "PlainLoginModule",
-            Self::ScramSha256 | Self::ScramSha512 => "ScramLoginModule",
-        }
-    }
-}
+/// Said to everyone who begins without.
+const NO_SERVERS: &str = "is required and not set: where Kafka is, as host:port; give it in the \
+    worker's file, as SLUICE_BOOTSTRAP_SERVERS or by --set bootstrap.servers=HOST:PORT. Without a \
+    Kafka, see `sluice demo`, or take a broker inside the worker by `sluice run --embedded-broker`";
 
 /// How to reach a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +60,7 @@ impl ClientConfig {
             .then(|| Tls::read(properties, faults));
         let sasl = protocol
             .starts_with("SASL")
-            .then(|| read_sasl(properties, faults))
+            .then(|| Sasl::read(properties, faults))
             .flatten();
         properties.read(KEYS, faults, |reader| Self {
             bootstrap_servers: read_servers(reader),
@@ -99,18 +89,17 @@ impl ClientConfig {
             .security(self.auth())
     }
 
+    /// Where tokens for OAUTHBEARER come from, if that is how we log in.
+    #[must_use]
+    pub fn token_source(&self) -> Option<TokenSource> {
+        self.sasl.as_ref().and_then(Sasl::token_source).cloned()
+    }
+
     #[must_use]
     pub fn auth(&self) -> AuthConfig {
         let auth = match &self.sasl {
             None => AuthConfig::plaintext(),
-            Some(sasl) => {
-                let (username, password) = (sasl.username.as_str(), sasl.password.reveal());
-                match sasl.mechanism {
-                    Mechanism::Plain => AuthConfig::sasl_plain(username, password),
-                    Mechanism::ScramSha256 => AuthConfig::sasl_scram_sha256(username, password),
-                    Mechanism::ScramSha512 => AuthConfig::sasl_scram_sha512(username, password),
-                }
-            }
+            Some(sasl) => sasl.to_krafka(),
         };
         match &self.tls {
             None => auth,
@@ -154,7 +143,15 @@ fn check_security(properties: &ClientProperties, faults: &mut Faults) {
 
 fn read_servers(reader: &mut Reader<'_>) -> Vec<String> {
     let name = "bootstrap.servers";
-    let servers = reader.list(name);
+    // What is missing is told here, with the ways to get it.
+    let servers = if reader.is_set(name) {
+        reader.list(name)
+    } else {
+        Vec::new()
+    };
+    if servers.is_empty() {
+        reader.fault(name, NO_SERVERS);
+    }
     let is_address = |server: &&String| {
         server.rsplit_once(':').is_some_and(|(host, port)| {
             let is_host = !host.is_empty() && !host.contains('/');
@@ -166,56 +163,4 @@ fn read_servers(reader: &mut Reader<'_>) -> Vec<String> {
         reader.fault(name, message);
     }
     servers
-}
-
-fn read_sasl(properties: &ClientProperties, faults: &mut Faults) -> Option<Sasl> {
-    let mechanism = read_mechanism(properties, faults);
-    let Some(text) = properties.get(JAAS) else {
-        faults.add(
-            properties.key(JAAS),
-            "is required with SASL: a login module, required, username=\"...\" password=\"...\";",
-        );
-        return None;
-    };
-    let login = match jaas::parse(text) {
-        Ok(login) => login,
-        Err(message) => {
-            faults.add(properties.key(JAAS), message);
-            return None;
-        }
-    };
-    let mechanism = mechanism?;
-    let expected = mechanism.login_module();
-    if login.module != expected {
-        faults.add(
-            properties.key(JAAS),
-            format!(
-                "its login module does not go with {MECHANISM}={}; use {expected}",
-                properties.get(MECHANISM).unwrap_or("PLAIN")
-            ),
-        );
-    }
-    Some(Sasl {
-        mechanism,
-        username: login.username,
-        password: login.password,
-    })
-}
-
-fn read_mechanism(properties: &ClientProperties, faults: &mut Faults) -> Option<Mechanism> {
-    let name = properties
-        .get(MECHANISM)
-        .unwrap_or("PLAIN")
-        .to_ascii_uppercase();
-    let why = match name.as_str() {
-        "PLAIN" => return Some(Mechanism::Plain),
-        "SCRAM-SHA-256" => return Some(Mechanism::ScramSha256),
-        "SCRAM-SHA-512" => return Some(Mechanism::ScramSha512),
-        "OAUTHBEARER" => "OAUTHBEARER is still to come",
-        "GSSAPI" => "Kerberos is not supported",
-        _ => "is not a known mechanism",
-    };
-    let message = format!("{why}; use SCRAM-SHA-512, SCRAM-SHA-256 or PLAIN");
-    faults.add(properties.key(MECHANISM), message);
-    None
 }

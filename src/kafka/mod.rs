@@ -2,4 +2,5 @@
 
 pub mod admin;
 pub mod client_config;
+pub mod embedded;
 pub mod share;

@@ -13,6 +13,8 @@ use sluice_actors::report::Report;
 use sluice_actors::value::{Datum, Field, Kind, Schema, SchemaRef, Value};
 
 use crate::config::definition::{Faults, Properties};
+use crate::config::layers::{Layer, Settings};
+use crate::config::producer::ProducerConfig;
 use crate::sinks::registry;
 
 /// Tries a sink that is in good health: it must take whatever may lie in a
@@ -144,8 +146,18 @@ pub(in crate::sinks) fn factory_of(
         .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
         .collect();
     let mut faults = Faults::default();
-    let factory = registry::factory(class, &properties, &mut faults);
+    let producer = producer(&properties);
+    let factory = registry::factory(class, &properties, &producer, &mut faults);
     (factory, faults)
+}
+
+/// A producer's settings for sinks that need them; their faults are not what
+/// tests of sinks look at.
+pub(in crate::sinks) fn producer(properties: &Properties) -> ProducerConfig {
+    let layer = Layer::of(properties.clone(), "test");
+    let settings = Settings::merge([layer]).expect("settings");
+    let worker = Settings::default();
+    ProducerConfig::read(&worker, &settings, "audit", &mut Faults::default())
 }
 
 pub(in crate::sinks) fn task(task: u32) -> TaskContext {

@@ -2,6 +2,7 @@
 
 pub mod file;
 pub mod http;
+pub mod kafka;
 pub mod log;
 pub mod null;
 pub mod registry;

@@ -6,8 +6,9 @@ use sluice_actors::ports::sink::SinkFactory;
 
 use crate::config::definition::{Faults, Key, Properties, Reader};
 use crate::config::nearest::unknown_class;
+use crate::config::producer::ProducerConfig;
 use crate::config::reference::Table;
-use crate::sinks::{file, http, log, null};
+use crate::sinks::{file, http, kafka, log, null};
 
 const CLASS: &str = "connector.class";
 
@@ -20,10 +21,19 @@ pub struct Plugin {
     pub aliases: &'static [&'static str],
     pub doc: &'static str,
     pub keys: &'static [Key],
-    read: fn(&mut Reader<'_>) -> Arc<dyn SinkFactory>,
+    read: Read,
 }
 
-static ALL: [Plugin; 4] = [
+/// What a sink is made from.
+#[derive(Debug)]
+enum Read {
+    /// Its own keys.
+    Plain(fn(&mut Reader<'_>) -> Arc<dyn SinkFactory>),
+    /// Its own keys and a producer's settings.
+    Producing(fn(&mut Reader<'_>, &ProducerConfig) -> Arc<dyn SinkFactory>),
+}
+
+static ALL: [Plugin; 5] = [
     Plugin {
         class: "file",
         aliases: &[
@@ -33,28 +43,45 @@ static ALL: [Plugin; 4] = [
         ],
         doc: "Appends records to a file, one a line.",
         keys: file::KEYS,
-        read: |reader| Arc::new(file::FileFactory::new(file::FileConfig::read(reader))),
+        read: Read::Plain(|reader| {
+            Arc::new(file::FileFactory::new(file::FileConfig::read(reader)))
+        }),
     },
     Plugin {
         class: "http",
         aliases: &[],
         doc: "Sends records to an HTTP endpoint, one or several a request.",
         keys: http::KEYS,
-        read: |reader| Arc::new(http::HttpFactory::new(http::HttpConfig::read(reader))),
+        read: Read::Plain(|reader| {
+            Arc::new(http::HttpFactory::new(http::HttpConfig::read(reader)))
+        }),
+    },
+    Plugin {
+        class: "kafka",
+        aliases: &[],
+        doc: "Writes records to Kafka, the same cluster or another one \
+              (`producer.override.bootstrap.servers`); see docs/sinks/kafka.md.",
+        keys: kafka::KEYS,
+        read: Read::Producing(|reader, producer| {
+            let config = kafka::KafkaConfig::read(reader, producer);
+            Arc::new(kafka::KafkaFactory::new(config))
+        }),
     },
     Plugin {
         class: "log",
         aliases: &[],
         doc: "Logs each record as a line, to look at what comes.",
         keys: log::KEYS,
-        read: |reader| Arc::new(log::LogFactory::read(reader)),
+        read: Read::Plain(|reader| Arc::new(log::LogFactory::read(reader))),
     },
     Plugin {
         class: "null",
         aliases: &[],
         doc: "Drops records, or fails by rule: for tests and benchmarks.",
         keys: null::KEYS,
-        read: |reader| Arc::new(null::NullFactory::new(null::NullConfig::read(reader))),
+        read: Read::Plain(|reader| {
+            Arc::new(null::NullFactory::new(null::NullConfig::read(reader)))
+        }),
     },
 ];
 
@@ -91,11 +118,18 @@ pub fn keys(class: &str) -> Option<&'static [Key]> {
     find(class).map(|plugin| plugin.keys)
 }
 
+/// Whether the sink writes to Kafka.
+#[must_use]
+pub fn produces(class: &str) -> bool {
+    find(class).is_some_and(|plugin| matches!(plugin.read, Read::Producing(_)))
+}
+
 /// The factory of a connector's sink; what is wrong is added to the faults,
 /// and then there is none.
 pub fn factory(
     class: &str,
     properties: &Properties,
+    producer: &ProducerConfig,
     faults: &mut Faults,
 ) -> Option<Arc<dyn SinkFactory>> {
     let Some(plugin) = find(class) else {
@@ -103,7 +137,11 @@ pub fn factory(
         return None;
     };
     let before = faults.iter().count();
-    let factory = (plugin.read)(&mut Reader::new(properties, "", plugin.keys, faults));
+    let mut reader = Reader::new(properties, "", plugin.keys, faults);
+    let factory = match plugin.read {
+        Read::Plain(read) => read(&mut reader),
+        Read::Producing(read) => read(&mut reader, producer),
+    };
     (faults.iter().count() == before).then_some(factory)
 }
 
@@ -120,12 +158,18 @@ fn unknown(class: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sinks::contract::producer;
 
-    fn properties(pairs: &[(&str, &str)]) -> Properties {
-        pairs
+    fn made(
+        class: &str,
+        pairs: &[(&str, &str)],
+        faults: &mut Faults,
+    ) -> Option<Arc<dyn SinkFactory>> {
+        let properties: Properties = pairs
             .iter()
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-            .collect()
+            .collect();
+        factory(class, &properties, &producer(&properties), faults)
     }
 
     #[test]
@@ -137,7 +181,7 @@ mod tests {
             "org.apache.kafka.connect.file.FileStreamSinkConnector",
         ] {
             let mut faults = Faults::default();
-            let factory = factory(class, &properties(&[("file", "/tmp/out")]), &mut faults);
+            let factory = made(class, &[("file", "/tmp/out")], &mut faults);
             assert!(faults.is_empty(), "{class}: {faults}");
             assert!(factory.unwrap().traits().buffers, "{class}");
             assert_eq!(keys(class), Some(file::KEYS));
@@ -147,10 +191,11 @@ mod tests {
     #[test]
     fn unknown_class_gets_the_nearest_name() {
         let mut faults = Faults::default();
-        assert!(factory("FileStreamSnik", &properties(&[]), &mut faults).is_none());
+        assert!(made("FileStreamSnik", &[], &mut faults).is_none());
         assert_eq!(
             faults.to_string(),
-            "connector.class: \"FileStreamSnik\" is not a sink; the sinks are file, http, log, null. \
+            "connector.class: \"FileStreamSnik\" is not a sink; the sinks are file, http, kafka, log, \
+             null. \
              Did you mean \"FileStreamSink\"?"
         );
         assert!(keys("FileStreamSnik").is_none());
@@ -160,7 +205,7 @@ mod tests {
     fn faulty_settings_make_no_factory() {
         let mut faults = Faults::default();
         faults.add("name", "is required and not set");
-        assert!(factory("file", &properties(&[]), &mut faults).is_none());
+        assert!(made("file", &[], &mut faults).is_none());
         let keys: Vec<_> = faults.iter().map(|fault| fault.key.as_str()).collect();
         assert_eq!(keys, ["name", "file"]);
     }
@@ -169,7 +214,7 @@ mod tests {
     fn faults_of_others_do_not_hide_a_good_sink() {
         let mut faults = Faults::default();
         faults.add("name", "is required and not set");
-        assert!(factory("null", &properties(&[]), &mut faults).is_some());
+        assert!(made("null", &[], &mut faults).is_some());
     }
 
     #[test]

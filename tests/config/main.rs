@@ -12,9 +12,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sluice::cli::{App, Exit, MigrationOrder, MigrationTarget, Surroundings, execute};
+use sluice::cli::{App, DemoOptions, Exit, MigrationOrder, MigrationTarget, Surroundings, execute};
 use sluice::config::env::Environment;
 use sluice::config::load::Configuration;
+use sluice::kafka::embedded::EmbeddedBroker;
 use sluice::plugins::{Plugin, PluginType};
 
 const GOOD_WORKER: &str = "tests/config/good/worker.properties";
@@ -24,9 +25,22 @@ const GOOD_CONNECTOR: &str = "tests/config/good/orders.json";
 struct FakeApp;
 
 impl App for FakeApp {
-    fn run(&self, configuration: Configuration) -> Exit {
+    fn run(&self, configuration: Configuration, broker: Option<EmbeddedBroker>) -> Exit {
         assert_eq!(configuration.connectors.len(), 1);
-        Exit::Unavailable
+        match broker {
+            None => Exit::Unavailable,
+            Some(_) => Exit::Unfinished,
+        }
+    }
+
+    fn demo(&self, options: DemoOptions) -> Exit {
+        let expected = DemoOptions {
+            records: 10,
+            tasks: 50,
+            seconds: 20,
+        };
+        assert_eq!(options, expected);
+        Exit::Interrupted
     }
 
     fn migrate(&self, _: Configuration, order: &MigrationOrder) -> Exit {
@@ -229,6 +243,34 @@ fn commands_get_a_sound_configuration_or_none() {
         unknown.err,
         "there is no connector \"refunds\"; give its file with --connector\n"
     );
+}
+
+#[cfg(feature = "embedded-broker")]
+#[test]
+fn the_embedded_broker_is_taken_by_its_flag_only() {
+    let run = [
+        "run",
+        "--worker",
+        GOOD_WORKER,
+        "--connector",
+        GOOD_CONNECTOR,
+    ];
+    assert_eq!(sluice(&run, &[]).exit, Exit::Unavailable);
+    let with = sluice(&[&run[..], &["--embedded-broker"]].concat(), &[]);
+    assert_eq!((with.exit, with.err.as_str()), (Exit::Unfinished, ""));
+}
+
+#[test]
+fn the_demo_wants_no_configuration() {
+    assert_eq!(
+        sluice(&["demo", "--records", "10"], &[]).exit,
+        Exit::Interrupted
+    );
+    for wrong in ["0", "1000001", "many"] {
+        let said = sluice(&["demo", "--records", wrong], &[]);
+        assert_eq!(said.exit, Exit::BadConfiguration, "{wrong}");
+        assert!(said.err.contains("--records"), "{}", said.err);
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use sluice::config::definition::{Faults, Key, Kind, Preset, Properties, Reader};
 use sluice::config::plugins::Plugins;
+use sluice::config::producer::ProducerConfig;
 use sluice::converters::part::Part;
 use sluice::transforms::aliased::Aliased;
 
@@ -30,6 +31,7 @@ const JSON: &[Key] = &[
 
 pub(crate) const PLUGINS: Plugins = Plugins {
     sink_keys,
+    sink_produces: |_| false,
     check_sink,
     converter_keys,
     check_converter,
@@ -41,7 +43,7 @@ fn sink_keys(class: &str) -> Option<&'static [Key]> {
     (class == "file").then_some(FILE)
 }
 
-fn check_sink(class: &str, properties: &Properties, faults: &mut Faults) {
+fn check_sink(class: &str, properties: &Properties, _: &ProducerConfig, faults: &mut Faults) {
     match sink_keys(class) {
         Some(keys) => drop(Reader::new(properties, "", keys, faults).text("file")),
         None => faults.add(

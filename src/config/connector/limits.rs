@@ -12,7 +12,7 @@ pub(super) fn milliseconds(number: i64) -> Duration {
 }
 
 /// Kafka's rule for topic names.
-pub(super) fn is_topic(name: &str) -> bool {
+pub(crate) fn is_topic(name: &str) -> bool {
     let is_plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '.' | '_' | '-');
     (1..=249).contains(&name.len()) && name.chars().all(is_plain) && name != "." && name != ".."
 }

@@ -15,8 +15,9 @@ use crate::config::definition::{Faults, Reader};
 use crate::config::known_keys::{self, KnownKeys};
 use crate::config::layers::Settings;
 use crate::config::notes::Notes;
-use crate::config::overrides::{self, CONSUMER_KEYS, ConsumerConfig, OVERRIDE};
+use crate::config::overrides::{CONSUMER_KEYS, ConsumerConfig, OVERRIDE, Rules};
 use crate::config::plugins::Plugins;
+use crate::config::producer::{self, PRODUCER_KEYS, PRODUCER_OVERRIDE, ProducerConfig};
 use crate::config::worker::{self, GroupProtocol, WorkerConfig};
 use crate::converters::part::Part;
 use crate::kafka::client_config;
@@ -43,6 +44,8 @@ impl Reading<'_> {
             .with("", sink.unwrap_or_default())
             .with(OVERRIDE, client_config::KEYS)
             .with(OVERRIDE, CONSUMER_KEYS)
+            .with(PRODUCER_OVERRIDE, client_config::KEYS)
+            .with(PRODUCER_OVERRIDE, PRODUCER_KEYS)
             .with_elsewhere(worker::KEYS, "a worker's");
         for part in Part::ALL {
             let keys = (self.plugins.converter_keys)(part, self.class(part.class_key()));
@@ -54,16 +57,21 @@ impl Reading<'_> {
                 known.judge(key, &mut self.faults, &mut self.notes);
             }
         }
-        let policy = self.worker.override_policy;
-        overrides::judge(
-            self.settings,
-            OVERRIDE,
-            policy,
-            &known,
-            &mut self.faults,
-            &mut self.notes,
-        );
+        self.judge_overrides(&known);
         known
+    }
+
+    fn judge_overrides(&mut self, known: &KnownKeys) {
+        let policy = self.worker.override_policy;
+        let (faults, notes) = (&mut self.faults, &mut self.notes);
+        Rules::of_consumers(OVERRIDE, policy, known).judge(self.settings, faults, notes);
+        producer::rules(PRODUCER_OVERRIDE, policy, known).judge(self.settings, faults, notes);
+        if !(self.plugins.sink_produces)(self.class("connector.class")) {
+            for key in self.settings.below(PRODUCER_OVERRIDE).properties().keys() {
+                self.notes
+                    .no_effect(key, "this sink does not write to Kafka");
+            }
+        }
     }
 
     /// Keys that the table of a plugin would know if there were one, and keys
@@ -87,7 +95,8 @@ impl Reading<'_> {
         }
         let is_own = KEYS.iter().any(|own| own.name == key)
             || known_keys::find_inert(known_keys::CONNECTOR, key).is_some();
-        key.starts_with(OVERRIDE) || (sink_is_unknown && !is_own)
+        let is_clients = key.starts_with(OVERRIDE) || key.starts_with(PRODUCER_OVERRIDE);
+        is_clients || (sink_is_unknown && !is_own)
     }
 
     /// A converter's keys without the converter go nowhere: Connect drops
@@ -104,7 +113,6 @@ impl Reading<'_> {
     }
 
     pub(super) fn read(&mut self) -> ConnectorConfig {
-        self.check_plugins();
         let name = self.name();
         let topics = self.topics();
         self.check_group_protocol();
@@ -115,6 +123,8 @@ impl Reading<'_> {
             &format!("connector-consumer-{name}"),
             &mut self.faults,
         );
+        let producer = self.producer(&name, &topics, &consumer);
+        self.check_plugins(&producer);
         let share = self.share(&name);
         let max_put_records = self.aliased(MAX_PUT_RECORDS, MAX_POLL_RECORDS).unwrap_or(1);
         let errors = self.errors();
@@ -136,9 +146,25 @@ impl Reading<'_> {
             errors,
             share,
             consumer,
+            producer,
             shown: BTreeMap::new(),
             settings: self.settings.clone(),
         }
+    }
+
+    fn producer(
+        &mut self,
+        name: &str,
+        topics: &Topics,
+        consumer: &ConsumerConfig,
+    ) -> ProducerConfig {
+        let producer = ProducerConfig::read(
+            self.worker.settings(),
+            self.settings,
+            &format!("connector-producer-{name}"),
+            &mut self.faults,
+        );
+        producer.beside(&consumer.client, topics)
     }
 
     fn reader(&mut self) -> Reader<'_> {
@@ -146,10 +172,10 @@ impl Reading<'_> {
     }
 
     /// Plugins look at their own values. An unknown class is theirs to tell.
-    fn check_plugins(&mut self) {
+    fn check_plugins(&mut self, producer: &ProducerConfig) {
         let properties = self.settings.properties();
         if let Some(class) = self.settings.get("connector.class") {
-            (self.plugins.check_sink)(class.trim(), properties, &mut self.faults);
+            (self.plugins.check_sink)(class.trim(), properties, producer, &mut self.faults);
         }
         for part in Part::ALL {
             match self.settings.get(part.class_key()) {

@@ -24,5 +24,7 @@ mod schemas;
 mod temporal;
 #[cfg(test)]
 mod tests;
+mod write;
 
 pub use converter::SimpleHeaderConverter;
+pub use write::to_text;

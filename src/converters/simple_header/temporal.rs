@@ -90,3 +90,38 @@ fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     let day_of_year = (153 * month + 2) / 5 + day - 1;
     year * 365 + leap_days + day_of_year - DAYS_TO_EPOCH
 }
+
+/// The inverse of [`days_since_epoch`], as `yyyy-MM-dd`.
+pub(super) fn date_text(days: i64) -> String {
+    const DAYS_TO_EPOCH: i64 = 719_468;
+    const DAYS_PER_ERA: i64 = 146_097;
+    let days = days + DAYS_TO_EPOCH;
+    let (era, day_of_era) = (days.div_euclid(DAYS_PER_ERA), days.rem_euclid(DAYS_PER_ERA));
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let (year, month) = if month < 10 {
+        (year_of_era + era * 400, month + 3)
+    } else {
+        (year_of_era + era * 400 + 1, month - 9)
+    };
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// `HH:mm:ss.SSSZ` of milliseconds of the day.
+pub(super) fn time_text(millis: i64) -> String {
+    let (seconds, milli) = (millis.div_euclid(1000), millis.rem_euclid(1000));
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+}
+
+/// Date and time of milliseconds since 1970.
+pub(super) fn timestamp_text(millis: i64) -> String {
+    let (days, millis) = (
+        millis.div_euclid(MILLIS_PER_DAY),
+        millis.rem_euclid(MILLIS_PER_DAY),
+    );
+    format!("{}T{}", date_text(days), time_text(millis))
+}

@@ -2,18 +2,30 @@
 //!
 //! Errors never repeat the text: it holds a password.
 
+use std::collections::BTreeMap;
+
 use crate::config::definition::Secret;
 
-const USERNAME: &str = "username";
-const PASSWORD: &str = "password";
-
-/// What the text says, as far as SASL with a password needs it.
+/// One login module with its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Login {
     /// The module's class name without its package.
     pub(super) module: String,
-    pub(super) username: String,
-    pub(super) password: Secret,
+    /// Any of them may be a secret.
+    options: BTreeMap<String, Secret>,
+}
+
+impl Login {
+    /// An option that is there and not empty.
+    pub(super) fn option(&self, name: &str) -> Option<&Secret> {
+        self.options.get(name).filter(|it| !it.reveal().is_empty())
+    }
+
+    pub(super) fn options(&self) -> impl Iterator<Item = (&str, &Secret)> {
+        self.options
+            .iter()
+            .map(|(name, value)| (name.as_str(), value))
+    }
 }
 
 pub(super) fn parse(text: &str) -> Result<Login, String> {
@@ -27,7 +39,7 @@ pub(super) fn parse(text: &str) -> Result<Login, String> {
         Some(flag) if is_flag(&flag.text) => {}
         _ => return Err("has no control flag (required) after the login module".into()),
     }
-    let (mut username, mut password) = (None, None);
+    let mut options = BTreeMap::new();
     let mut ended = false;
     while let Some(word) = words.next() {
         if word.is_sign(';') {
@@ -39,11 +51,7 @@ pub(super) fn parse(text: &str) -> Result<Login, String> {
         let value = value.ok_or(
             "has an option without a value; write name=\"value\" and end with a semicolon",
         )?;
-        match word.text.as_str() {
-            USERNAME => username = Some(value.text),
-            PASSWORD => password = Some(value.text),
-            _ => {}
-        }
+        options.insert(word.text, Secret::new(value.text));
     }
     if !ended {
         return Err("does not end with a semicolon".into());
@@ -51,13 +59,7 @@ pub(super) fn parse(text: &str) -> Result<Login, String> {
     if words.next().is_some() {
         return Err("has more than one login module; exactly one is taken".into());
     }
-    Ok(Login {
-        module,
-        username: username
-            .filter(|it| !it.is_empty())
-            .ok_or("has no username")?,
-        password: Secret::new(password.ok_or("has no password")?),
-    })
+    Ok(Login { module, options })
 }
 
 fn is_flag(text: &str) -> bool {
@@ -135,14 +137,16 @@ mod tests {
         ))
         .unwrap();
         assert_eq!(login.module, "PlainLoginModule");
-        assert_eq!(login.username, "alice");
-        assert_eq!(login.password.reveal(), "it is; \"so\"");
+        let option = |name| login.option(name).map(Secret::reveal);
+        assert_eq!(option("username"), Some("alice"));
+        assert_eq!(option("password"), Some("it is; \"so\""));
+        assert_eq!(option("clientId"), None);
     }
 
     #[test]
     fn a_backslash_quotes_inside_quotes() {
         let login = parse(r#"M required username=u password="a\"b\\c" ;"#).unwrap();
-        assert_eq!(login.password.reveal(), r#"a"b\c"#);
+        assert_eq!(login.option("password").unwrap().reveal(), r#"a"b\c"#);
     }
 
     #[test]
@@ -162,8 +166,6 @@ mod tests {
                 "M required username=u hush;",
                 "has an option without a value",
             ),
-            ("M required password=hush;", "has no username"),
-            ("M required username=u;", "has no password"),
             (
                 "M required username=u password=hush; N required;",
                 "more than one login module",

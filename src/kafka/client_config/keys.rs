@@ -5,6 +5,13 @@ use crate::config::definition::{Key, Kind, Preset, key};
 pub(super) const PROTOCOL: &str = "security.protocol";
 pub(super) const MECHANISM: &str = "sasl.mechanism";
 pub(super) const JAAS: &str = "sasl.jaas.config";
+pub(super) const TOKEN_URL: &str = "sasl.oauthbearer.token.endpoint.url";
+pub(super) const CLIENT_ID: &str = "sasl.oauthbearer.client.credentials.client.id";
+pub(super) const CLIENT_SECRET: &str = "sasl.oauthbearer.client.credentials.client.secret";
+pub(super) const SCOPE: &str = "sasl.oauthbearer.scope";
+pub(super) const CALLBACK: &str = "sasl.login.callback.handler.class";
+pub(super) const CONNECT_TIMEOUT: &str = "sasl.login.connect.timeout.ms";
+pub(super) const READ_TIMEOUT: &str = "sasl.login.read.timeout.ms";
 
 /// Properties that every client takes, by Kafka's names.
 pub const KEYS: &[Key] = &[
@@ -54,15 +61,62 @@ pub const KEYS: &[Key] = &[
         MECHANISM,
         Kind::Text,
         Preset::Value("PLAIN"),
-        "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.",
+        "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.",
     ),
     key(
         JAAS,
         Kind::Secret,
         Preset::Unset,
-        "The login: module required username=\"...\" password=\"...\";",
+        "The login: module required username=\"...\" password=\"...\"; OAUTHBEARER has clientId, clientSecret and scope.",
     ),
-    key("ssl.truststore.type", Kind::Text, Preset::Unset, "PEM."),
+    key(
+        TOKEN_URL,
+        Kind::Text,
+        Preset::Unset,
+        "Where OAUTHBEARER tokens come from, by client credentials. https, or http on this host.",
+    ),
+    key(
+        CLIENT_ID,
+        Kind::Text,
+        Preset::Unset,
+        "The client's id, in place of clientId in sasl.jaas.config.",
+    ),
+    key(
+        CLIENT_SECRET,
+        Kind::Secret,
+        Preset::Unset,
+        "The client's secret, in place of clientSecret in sasl.jaas.config.",
+    ),
+    key(
+        SCOPE,
+        Kind::Text,
+        Preset::Unset,
+        "The scope to ask for, in place of scope in sasl.jaas.config.",
+    ),
+    key(
+        CALLBACK,
+        Kind::Text,
+        Preset::Unset,
+        "OAuthBearerLoginCallbackHandler or OAuthBearerUnsecuredLoginCallbackHandler; may be left out.",
+    ),
+    key(
+        CONNECT_TIMEOUT,
+        Kind::DurationMs,
+        Preset::Value("10000"),
+        "How long connecting to the token endpoint may take.",
+    ),
+    key(
+        READ_TIMEOUT,
+        Kind::DurationMs,
+        Preset::Value("10000"),
+        "How long the token endpoint may take to answer.",
+    ),
+    key(
+        "ssl.truststore.type",
+        Kind::Text,
+        Preset::Unset,
+        "PEM or PKCS12; by the file's ending if unset.",
+    ),
     key(
         "ssl.truststore.location",
         Kind::Text,
@@ -79,9 +133,14 @@ pub const KEYS: &[Key] = &[
         "ssl.truststore.password",
         Kind::Secret,
         Preset::Unset,
-        "Not for PEM.",
+        "Opens a PKCS12 store. Not for PEM.",
     ),
-    key("ssl.keystore.type", Kind::Text, Preset::Unset, "PEM."),
+    key(
+        "ssl.keystore.type",
+        Kind::Text,
+        Preset::Unset,
+        "PEM or PKCS12; by the file's ending if unset.",
+    ),
     key(
         "ssl.keystore.location",
         Kind::Text,
@@ -104,13 +163,13 @@ pub const KEYS: &[Key] = &[
         "ssl.keystore.password",
         Kind::Secret,
         Preset::Unset,
-        "Not for PEM.",
+        "Opens a PKCS12 store. Not for PEM.",
     ),
     key(
         "ssl.key.password",
         Kind::Secret,
         Preset::Unset,
-        "Opens the client's key.",
+        "Opens the client's key in PEM.",
     ),
     key(
         "ssl.endpoint.identification.algorithm",
@@ -125,11 +184,19 @@ pub const KEYS: &[Key] = &[
 pub const REFUSED: &[(&str, &str)] = &[
     (
         "sasl.oauthbearer.",
-        "OAUTHBEARER is still to come; use SCRAM-SHA-512 or PLAIN",
+        "tokens are fetched by client credentials; give the endpoint, id, secret and scope only",
     ),
     (
-        "sasl.login.",
-        "login classes and token refresh belong to OAUTHBEARER, which is still to come",
+        "sasl.login.refresh.",
+        "tokens are refreshed ahead of their end by each client's own rule; remove it",
+    ),
+    (
+        "sasl.login.retry.",
+        "a token that cannot be fetched is asked for again by the clients' own back-off; remove it",
+    ),
+    (
+        "sasl.login.class",
+        "Java classes are not loaded; give the login in sasl.jaas.config",
     ),
     (
         "sasl.client.callback.handler.class",
@@ -177,6 +244,9 @@ pub const REFUSED: &[(&str, &str)] = &[
 /// Why a property is refused, if it is.
 #[must_use]
 pub fn refusal(name: &str) -> Option<&'static str> {
+    if KEYS.iter().any(|key| key.name == name) {
+        return None;
+    }
     REFUSED
         .iter()
         .find(|(refused, _)| {

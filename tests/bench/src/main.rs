@@ -1,6 +1,7 @@
 //! Sluice measured on a real broker. Compare ratios within one run, not rates:
 //! the machine may be shared.
 
+mod idle;
 mod machine;
 mod output;
 mod peers;

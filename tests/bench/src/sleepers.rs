@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use sluice::config::definition::Faults;
-use sluice::sinks::registry;
+use anyhow::{Result, ensure};
+use sluice::config::definition::{Faults, Reader};
+use sluice::sinks::null::{KEYS, NullConfig, NullFactory};
 use sluice_actors::chunk::Chunk;
-use sluice_actors::ports::sink::{Sink, TaskContext};
+use sluice_actors::ports::sink::{Sink, SinkFactory, TaskContext};
 use sluice_actors::record::{SinkRecord, SourcePartition, TimestampType, TopicId};
 use sluice_actors::report::Report;
 use sluice_actors::value::Datum;
@@ -24,8 +24,9 @@ pub async fn rate(tasks: u32, chunk: usize, keys: &[(&str, &str)], lasts: Durati
         .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
         .collect();
     let mut faults = Faults::default();
-    let factory = registry::factory("null", &properties, &mut faults);
-    let factory = factory.with_context(|| faults.to_string())?;
+    let config = NullConfig::read(&mut Reader::new(&properties, "", KEYS, &mut faults));
+    ensure!(faults.is_empty(), "{faults}");
+    let factory = NullFactory::new(config);
     let begin = Instant::now();
     let mut sleepers = JoinSet::new();
     for task in 0..tasks {

@@ -95,6 +95,7 @@ pub fn start(case: &Case<'_>) -> Result<(Worker, String)> {
     let options = WorkerOptions::new(case.binary)
         .property("bootstrap.servers", case.kafka.bootstrap_servers())
         .property("log.format", "json")
+        .property("listeners", "http://127.0.0.1:0")
         .property("status.log.interval.ms", "50")
         .connector(&name, &connector);
     Ok((Worker::start(&options)?, format!("share-{name}")))

@@ -12,11 +12,14 @@ use sluice_test_support::kafka::{Kafka, KafkaOptions};
 use sluice_test_support::produce::{NewRecord, produce};
 
 use crate::output::{print, write};
-use crate::{machine, sleepers, sluice};
+use crate::{idle, machine, sleepers, sluice};
 
 const TOPIC: &str = "tasks";
 /// How long the sleepers run without Kafka.
 const SLEEPERS: Duration = Duration::from_secs(4);
+/// The goals of a worker with next to nothing to do.
+const SETTLED_MS: f64 = 10.0;
+const IDLE_PERCENT: f64 = 1.0;
 const RECORD_LATENCY: (&str, &str) = ("record.latency.us", "1000");
 
 #[derive(Debug, Args)]
@@ -73,24 +76,38 @@ pub async fn run(options: &Options) -> Result<()> {
         prompt_records(&kafka, options).await?,
         some_slow_records(&kafka, options).await?,
     ];
+    let (partitions, tasks) = (options.partitions, options.tasks);
+    let idle = idle::measure(&kafka, &options.binary, partitions, tasks).await?;
     let mut text = String::new();
     for (name, value) in &facts {
         let value = value.as_str().map_or(value.to_string(), str::to_owned);
         // Writing to a string does not fail.
         let _ = writeln!(text, "- {name}: {value}");
     }
-    let (tasks, partitions) = (options.tasks, options.partitions);
     let _ = writeln!(text, "- tasks: {tasks}\n- partitions: {partitions}\n");
     text.push_str(&table(&lines));
+    text.push_str(&idle_table(&idle));
     print(&text);
     if let Some(file) = &options.markdown {
         write(file, &text)?;
     }
-    let missed = lines.iter().find(|line| line.ratio() < line.goal);
-    match missed {
-        Some(line) if options.strict => anyhow::bail!("{}: the goal is missed", line.what),
-        _ => Ok(()),
+    if options.strict {
+        for line in &lines {
+            ensure!(line.ratio() >= line.goal, "{}: goal missed", line.what);
+        }
+        ensure!(idle.median_settlement_ms < SETTLED_MS, "settled too late");
+        ensure!(idle.cpu_percent < IDLE_PERCENT, "idle is too busy");
     }
+    Ok(())
+}
+
+fn idle_table(idle: &idle::Idle) -> String {
+    let (median, cpu) = (idle.median_settlement_ms, idle.cpu_percent);
+    format!(
+        "\n| 10 records a second, then none | measured | goal |\n|---|---:|---:|\n\
+         | median from the sink's word to the broker's answer, ms | {median:.1} | {SETTLED_MS:.0} |\n\
+         | CPU while nothing comes, % of a core | {cpu:.2} | {IDLE_PERCENT:.0} |\n"
+    )
 }
 
 fn table(lines: &[Line]) -> String {

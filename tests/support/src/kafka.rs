@@ -40,6 +40,7 @@ pub struct Kafka {
     bootstrap_servers: String,
     secure_bootstrap_servers: Option<String>,
     plain_bootstrap_servers: Option<String>,
+    ssl_bootstrap_servers: Option<String>,
     certificates: Certificates,
     _folder: TempDir,
 }
@@ -106,6 +107,9 @@ impl Kafka {
                 .then(|| servers(|ports| ports.sasl_ssl)),
             plain_bootstrap_servers: (!options.plain_users.is_empty())
                 .then(|| servers(|ports| ports.sasl_plaintext)),
+            ssl_bootstrap_servers: options
+                .client_certificates
+                .then(|| servers(|ports| ports.ssl)),
             certificates,
             _folder: folder,
         };
@@ -173,7 +177,17 @@ impl Kafka {
             .context("no SASL_SSL listener: name a user in KafkaOptions")
     }
 
-    /// Where the `SASL_PLAINTEXT` listeners (PLAIN) are.
+    /// Where the `SSL` listeners are, which ask for a client's certificate.
+    ///
+    /// # Errors
+    /// If the cluster was started without client certificates.
+    pub fn ssl_bootstrap_servers(&self) -> Result<&str> {
+        self.ssl_bootstrap_servers
+            .as_deref()
+            .context("no SSL listener: ask for client certificates in KafkaOptions")
+    }
+
+    /// Where the `SASL_PLAINTEXT` listeners (PLAIN, OAUTHBEARER) are.
     ///
     /// # Errors
     /// If the cluster was started without plain users.

@@ -10,6 +10,7 @@ pub mod produce;
 pub mod receiver;
 mod settings;
 pub mod tls;
+pub mod token_server;
 pub mod topics;
 pub mod wait;
 pub mod worker;

@@ -2,13 +2,14 @@
 
 use std::{
     fs::OpenOptions,
-    hash::{BuildHasher, RandomState},
+    hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState},
     net::{Ipv4Addr, TcpListener},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
 use anyhow::{Context, Result, bail};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use parking_lot::Mutex;
 
 use crate::{
@@ -16,7 +17,6 @@ use crate::{
     process::{Process, Signal},
 };
 
-const CLUSTER_ID: &str = "c2x1aWNlLXRlc3QtMDAwMQ";
 const LOG_TAIL_LINES: usize = 40;
 
 /// Below the range that Linux takes outgoing connections' ports from, so that
@@ -30,22 +30,24 @@ pub(crate) struct Ports {
     pub(crate) controller: u16,
     pub(crate) sasl_ssl: u16,
     pub(crate) sasl_plaintext: u16,
+    pub(crate) ssl: u16,
 }
 
 impl Ports {
     pub(crate) fn pick() -> Result<Self> {
         // Held until all are picked, or the same could be picked twice.
-        let held = [free_port()?, free_port()?, free_port()?, free_port()?];
-        let mut ports = [0; 4];
+        let held = (0..5).map(|_| free_port()).collect::<Result<Vec<_>>>()?;
+        let mut ports = [0; 5];
         for (port, listener) in ports.iter_mut().zip(&held) {
             *port = listener.local_addr()?.port();
         }
-        let [plaintext, controller, sasl_ssl, sasl_plaintext] = ports;
+        let [plaintext, controller, sasl_ssl, sasl_plaintext, ssl] = ports;
         Ok(Self {
             plaintext,
             controller,
             sasl_ssl,
             sasl_plaintext,
+            ssl,
         })
     }
 }
@@ -101,7 +103,8 @@ impl Node {
     pub(crate) fn format(&self, users: &[(String, String)]) -> Result<Command> {
         let mut command = java("kafka.tools.StorageTool", &[])?;
         command
-            .args(["format", "--ignore-formatted", "--cluster-id", CLUSTER_ID])
+            .args(["format", "--ignore-formatted", "--cluster-id"])
+            .arg(cluster_id(&self.cluster_folder))
             .arg("--config")
             .arg(self.folder.join("server.properties"));
         for (name, password) in users {
@@ -181,6 +184,16 @@ impl Node {
     }
 }
 
+/// Each cluster has its own, as Kafka wants it: 16 bytes in base64.
+fn cluster_id(folder: &Path) -> String {
+    let hash = |salt: u8| {
+        let mut hasher = DefaultHasher::new();
+        (salt, folder).hash(&mut hasher);
+        hasher.finish().to_be_bytes()
+    };
+    URL_SAFE_NO_PAD.encode([hash(0), hash(1)].concat())
+}
+
 /// The last `count` lines of `text`.
 pub(crate) fn tail(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
@@ -200,11 +213,12 @@ mod tests {
                 ports.controller,
                 ports.sasl_ssl,
                 ports.sasl_plaintext,
+                ports.ssl,
             ];
             assert!(all.iter().all(|port| PORTS.contains(port)), "{ports:?}");
             all.sort_unstable();
             all.dedup();
-            assert_eq!(all.len(), 4, "{ports:?}");
+            assert_eq!(all.len(), 5, "{ports:?}");
         }
     }
 

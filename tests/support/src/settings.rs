@@ -29,7 +29,7 @@ const COMMON: &[(&str, &str)] = &[
     ("inter.broker.listener.name", "PLAINTEXT"),
     (
         "listener.security.protocol.map",
-        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
     ),
     ("auto.create.topics.enable", "false"),
     ("group.initial.rebalance.delay.ms", "0"),
@@ -54,6 +54,7 @@ pub struct KafkaOptions {
     pub(crate) quick: bool,
     pub(crate) users: Vec<(String, String)>,
     pub(crate) plain_users: Vec<(String, String)>,
+    pub(crate) client_certificates: bool,
     pub(crate) properties: Vec<(String, String)>,
 }
 
@@ -73,6 +74,7 @@ impl KafkaOptions {
             quick: true,
             users: Vec::new(),
             plain_users: Vec::new(),
+            client_certificates: false,
             properties: Vec::new(),
         }
     }
@@ -104,11 +106,19 @@ impl KafkaOptions {
         self
     }
 
-    /// Opens the `SASL_PLAINTEXT` listener and adds a user for PLAIN.
+    /// Opens the `SASL_PLAINTEXT` listener and adds a user for PLAIN; it takes
+    /// unsecured tokens (OAUTHBEARER), too.
     #[must_use]
     pub fn plain_user(mut self, name: &str, password: &str) -> Self {
         self.plain_users
             .push((name.to_owned(), password.to_owned()));
+        self
+    }
+
+    /// Opens the `SSL` listener, which asks for a client's certificate.
+    #[must_use]
+    pub const fn client_certificates(mut self) -> Self {
+        self.client_certificates = true;
         self
     }
 
@@ -167,9 +177,16 @@ fn listeners(
 ) -> Vec<(String, String)> {
     let mut advertised = format!("PLAINTEXT://127.0.0.1:{}", ports.plaintext);
     let mut properties = Vec::new();
+    if !options.users.is_empty() || options.client_certificates {
+        properties.extend(tls(certificates));
+    }
+    if options.client_certificates {
+        advertised.push_str(&format!(",SSL://127.0.0.1:{}", ports.ssl));
+        properties.extend(owned(&[("listener.name.ssl.ssl.client.auth", "required")]));
+    }
     if !options.users.is_empty() {
         advertised.push_str(&format!(",SASL_SSL://127.0.0.1:{}", ports.sasl_ssl));
-        properties.extend(sasl_ssl(certificates));
+        properties.extend(scram());
     }
     if !options.plain_users.is_empty() {
         advertised.push_str(&format!(
@@ -184,9 +201,19 @@ fn listeners(
     properties
 }
 
-fn sasl_ssl(certificates: &Certificates) -> Vec<(String, String)> {
+fn tls(certificates: &Certificates) -> Vec<(String, String)> {
     let server = certificates.server.display().to_string();
     let authority = certificates.ca.display().to_string();
+    owned(&[
+        ("ssl.keystore.type", "PEM"),
+        ("ssl.keystore.location", &server),
+        ("ssl.truststore.type", "PEM"),
+        ("ssl.truststore.location", &authority),
+        ("ssl.client.auth", "requested"),
+    ])
+}
+
+fn scram() -> Vec<(String, String)> {
     owned(&[
         (
             "listener.name.sasl_ssl.sasl.enabled.mechanisms",
@@ -196,11 +223,6 @@ fn sasl_ssl(certificates: &Certificates) -> Vec<(String, String)> {
             "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config",
             "org.apache.kafka.common.security.scram.ScramLoginModule required;",
         ),
-        ("ssl.keystore.type", "PEM"),
-        ("ssl.keystore.location", &server),
-        ("ssl.truststore.type", "PEM"),
-        ("ssl.truststore.location", &authority),
-        ("ssl.client.auth", "requested"),
     ])
 }
 
@@ -213,7 +235,13 @@ fn sasl_plaintext(users: &[(String, String)]) -> Vec<(String, String)> {
     owned(&[
         (
             "listener.name.sasl_plaintext.sasl.enabled.mechanisms",
-            "PLAIN",
+            "PLAIN,OAUTHBEARER",
+        ),
+        // Any token with a subject will do: nobody signed it.
+        (
+            "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config",
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required \
+             unsecuredLoginStringClaim_sub=\"broker\";",
         ),
         ("listener.name.sasl_plaintext.plain.sasl.jaas.config", &jaas),
     ])
