@@ -204,7 +204,7 @@ mod tests {
         for name in [
             "sluice_group_lag_records{",
             "sluice_attempts_left{",
-            "_avg_time_ms{",
+            "_avg_time_seconds{",
         ] {
             assert!(!text.contains(name), "{name}");
         }

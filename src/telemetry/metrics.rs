@@ -237,16 +237,16 @@ const SINK_TASK: &[Metric] = &[
     metric(
         Group::SinkTask,
         Kind::Gauge,
-        "put-batch-avg-time-ms",
-        "Milliseconds that a put took, mean over 30 s",
-        Value::Task(|it, _| it.rates.put_mean().map(|seconds| seconds * 1e3)),
+        "put-batch-avg-time-seconds",
+        "How long a put took, mean over 30 s; Connect's put-batch-avg-time-ms in Prometheus' unit",
+        Value::Task(|it, _| it.rates.put_mean()),
     ),
     metric(
         Group::SinkTask,
         Kind::Gauge,
-        "put-batch-max-time-ms",
-        "Milliseconds that a put took, the longest of the last 30 to 60 s",
-        Value::Task(|it, at| Some(it.figures.puts.longest.value(at).as_secs_f64() * 1e3)),
+        "put-batch-max-time-seconds",
+        "How long a put took, the longest of the last 30 to 60 s; Connect's put-batch-max-time-ms in Prometheus' unit",
+        Value::Task(|it, at| Some(it.figures.puts.longest.value(at).as_secs_f64())),
     ),
 ];
 
