@@ -11,7 +11,7 @@ use sluice_test_support::receiver::{Arrival, Receiver, Reply};
 use sluice_test_support::worker::Worker;
 use tokio::time::Instant;
 
-use crate::history::{lines_of, log, number};
+use crate::history::{lines_of, log, number, put_aside};
 use crate::stage::{Stage, wait_for_status};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -160,6 +160,7 @@ async fn each_record_has_the_fate_of_its_answer_and_holds_no_other() -> Result<(
     connector["share.record.lock.duration.ms"] = json!("1000");
     connector["errors.tolerance"] = json!("all");
     connector["errors.log.enable"] = json!("true");
+    connector["errors.log.include.messages"] = json!("true");
     let worker = stage.worker(&connector)?;
     let settled = |status: &Value| status["accepted"] == RECORDS - 1 && status["in_flight"] == 0;
     let status = wait_for_status(&worker, "all are settled", MINUTE, settled).await?;
@@ -190,10 +191,7 @@ async fn each_record_has_the_fate_of_its_answer_and_holds_no_other() -> Result<(
 
     consumed(&stage, &worker).await?;
     let log = log(&worker)?;
-    let errors = lines_of(&log, "ERROR");
-    let [put_aside] = errors.as_slice() else {
-        panic!("{errors:?}");
-    };
+    let put_aside = put_aside(&log)?;
     let place = format!("{}-{}@{}", stage.name, 750 % PARTITIONS, 750 / PARTITIONS);
     assert_eq!(put_aside["record"], place, "{put_aside}");
     let cause = put_aside["error"].as_str().or(put_aside["cause"].as_str());

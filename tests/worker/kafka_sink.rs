@@ -12,7 +12,7 @@ use sluice_test_support::kafka::{Kafka, KafkaOptions};
 use sluice_test_support::produce::{NewRecord, ids, json_records, produce};
 use sluice_test_support::wait::eventually;
 
-use crate::history::{lines_of, log};
+use crate::history::{log, put_aside};
 use crate::load::Load;
 use crate::stage::{Stage, wait_for_status};
 
@@ -141,15 +141,13 @@ async fn a_record_that_the_topic_does_not_take_is_rejected_alone() -> Result<()>
     let mut connector = to_kafka(&stage, 4);
     connector["errors.tolerance"] = json!("all");
     connector["errors.log.enable"] = json!("true");
+    connector["errors.log.include.messages"] = json!("true");
     let worker = stage.worker(&connector)?;
     let settled = |status: &Value| status["rejected"] == 1 && status["accepted"] == RECORDS - 1;
     wait_for_status(&worker, "all are settled", MINUTE, settled).await?;
     assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
     let log = log(&worker)?;
-    let errors = lines_of(&log, "ERROR");
-    let [put_aside] = errors.as_slice() else {
-        panic!("{errors:?}");
-    };
+    let put_aside = put_aside(&log)?;
     assert_eq!(put_aside["record"], format!("{}-0@{LARGE}", stage.name));
     let told = put_aside.to_string();
     assert!(told.contains("max.message.bytes"), "{told}");

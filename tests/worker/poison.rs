@@ -9,7 +9,7 @@ use sluice_test_support::counting::Tally;
 use sluice_test_support::produce::{NewRecord, ids, json_records, produce};
 use sluice_test_support::wait::eventually;
 
-use crate::history::{lines_of, log, number};
+use crate::history::{lines_of, log, number, put_aside};
 use crate::stage::{Stage, lines, wait_for_status};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -70,13 +70,7 @@ async fn with_tolerance_all_the_poison_is_put_aside_and_the_connector_runs_on() 
     );
     Tally::from_json_lines(&stage.file(), "/id")?.exactly_once(good_ids(2 * RECORDS))?;
     let history = log(&worker)?;
-    let told = history
-        .iter()
-        .filter(|line| line["message"] == "record put aside");
-    let [told] = told.collect::<Vec<_>>()[..] else {
-        panic!("one warning a record: {history:?}");
-    };
-    assert_eq!(told["level"], "WARN", "{told}");
+    let told = put_aside(&history)?;
     assert_eq!(told["stage"], "VALUE_CONVERTER", "{told}");
     assert_eq!(told["record"], format!("{}-0@{POISON}", stage.name));
     assert!(!worker.output()?.contains(POISON_TEXT), "{told}");

@@ -9,7 +9,7 @@ use sluice_test_support::counting::Tally;
 use sluice_test_support::produce::{ids, json_records, produce_with};
 use sluice_test_support::worker::Worker;
 
-use crate::history::{lines_of, log, number, seconds_between, statuses};
+use crate::history::{lines_of, log, number, put_aside, seconds_between, statuses};
 use crate::stage::{Stage, wait_for_status};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -127,13 +127,7 @@ async fn a_record_that_kills_each_task_is_put_aside_alone() -> Result<()> {
 
     let log = log(&worker)?;
     assert!(lines_of(&log, "ERROR").is_empty());
-    let told = lines_of(&log, "WARN")
-        .into_iter()
-        .filter(|line| line["message"] == "record put aside");
-    let told: Vec<&Value> = told.collect();
-    let [put_aside] = told.as_slice() else {
-        panic!("{told:?}");
-    };
+    let put_aside = put_aside(&log)?;
     // Records go round the partitions: the id's number tells its place.
     let place = format!("{}-{}@{}", stage.name, 5000 % 12, 5000 / 12);
     assert_eq!(put_aside["record"], place, "{put_aside}");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sluice_test_support::counting::Tally;
 use sluice_test_support::produce::{NewRecord, ids, json_records, produce};
 
-use crate::history::{lines_of, log};
+use crate::history::{lines_of, log, put_aside};
 use crate::stage::{Stage, lines, wait_for_status};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -56,6 +56,7 @@ async fn with_a_text(stem: &str, tolerance: &str) -> Result<(Stage, Value)> {
     let mut connector = json_to_file(&stage);
     connector["errors.tolerance"] = json!(tolerance);
     connector["errors.log.enable"] = json!("true");
+    connector["errors.log.include.messages"] = json!("true");
     connector["transforms"] = json!("stamp");
     let class = format!("{TRANSFORMS}.InsertField$Value");
     let stamp = [("type", &*class), ("offset.field", "offset")];
@@ -132,10 +133,7 @@ async fn with_tolerance_all_a_record_that_a_transform_fails_on_is_put_aside() ->
     Tally::from_json_lines(&stage.file(), "/id")?.exactly_once(other_ids())?;
 
     let history = log(&worker)?;
-    let errors = lines_of(&history, "ERROR");
-    let [error] = errors[..] else {
-        panic!("one error tells it all: {errors:?}");
-    };
+    let error = put_aside(&history)?;
     assert_eq!(error["record"], format!("{}-0@{ODD}", stage.name));
     assert_eq!(error["stage"], "TRANSFORMATION", "{error}");
     assert!(error.to_string().contains("transforms.stamp: "), "{error}");
