@@ -24,7 +24,7 @@ const LINGER: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_millis(3);
 /// How long a fetch waits for records while something is open here: what
 /// comes due meanwhile is held up by that. It grows while nothing happens.
-const BUSY_WAIT: Duration = Duration::from_millis(1);
+const BUSY_WAIT: Duration = Duration::from_millis(2);
 const BUSY_WAIT_MAX: Duration = Duration::from_millis(32);
 /// From this many records on it is throughput that counts. Below, whole
 /// producer batches would overshoot by too much, so the broker is held to the

@@ -38,6 +38,7 @@ pub async fn measure(kafka: &Kafka, binary: &Path, partitions: i32, tasks: u32) 
         tasks: tasks as usize,
         connector: &[],
         round: "idle",
+        status_interval_ms: None,
     })?;
     let url = url(&worker).await?;
     let mut ticks = interval(PERIOD);

@@ -10,6 +10,9 @@ use sluice_test_support::process::Usage;
 use sluice_test_support::wait::eventually;
 use sluice_test_support::worker::{Worker, WorkerOptions};
 
+/// Often enough to tell a rate of a run of seconds.
+pub const OFTEN_MS: Option<u32> = Some(50);
+
 /// What to run.
 pub struct Case<'a> {
     pub kafka: &'a Kafka,
@@ -20,6 +23,8 @@ pub struct Case<'a> {
     /// More keys for the connector.
     pub connector: &'a [(String, String)],
     pub round: &'a str,
+    /// How often it tells its status, if not by default.
+    pub status_interval_ms: Option<u32>,
 }
 
 /// What was measured.
@@ -92,12 +97,14 @@ pub fn start(case: &Case<'_>) -> Result<(Worker, String)> {
     for (key, value) in case.connector {
         connector[key] = json!(value);
     }
-    let options = WorkerOptions::new(case.binary)
+    let mut options = WorkerOptions::new(case.binary)
         .property("bootstrap.servers", case.kafka.bootstrap_servers())
         .property("log.format", "json")
         .property("listeners", "http://127.0.0.1:0")
-        .property("status.log.interval.ms", "50")
         .connector(&name, &connector);
+    if let Some(interval) = case.status_interval_ms {
+        options = options.property("status.log.interval.ms", &interval.to_string());
+    }
     Ok((Worker::start(&options)?, format!("share-{name}")))
 }
 

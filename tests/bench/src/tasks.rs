@@ -190,6 +190,7 @@ async fn worker(
         tasks: options.tasks as usize,
         connector: &connector,
         round,
+        status_interval_ms: sluice::OFTEN_MS,
     })
     .await?;
     let rate = sluice::steady_rate(&finished.confirmed);

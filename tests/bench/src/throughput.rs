@@ -148,6 +148,7 @@ async fn round(kafka: &Kafka, options: &Options, name: &str) -> Result<Round> {
             tasks: options.tasks,
             connector: &options.connector,
             round: name,
+            status_interval_ms: sluice::OFTEN_MS,
         })
         .await?,
     })
