@@ -95,13 +95,13 @@ pub(crate) struct SinkThread {
 }
 
 impl SinkThread {
-    /// Starts a thread; refused when too many are stuck already.
+    /// Starts a thread; refused while too many are stuck.
     pub(crate) fn start(
         name: String,
         sink: Box<dyn Sink>,
         stuck: &Arc<StuckThreads>,
     ) -> Result<Self, SinkError> {
-        stuck.allow_another().map_err(SinkError::Fatal)?;
+        stuck.allow_another().map_err(SinkError::Unavailable)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -229,6 +229,28 @@ mod tests {
         assert_eq!(put(&mut host).await, Ok(Ok(())));
         drop(host);
         assert_eq!(stuck.count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_thread_is_refused_only_for_as_long_as_too_many_are_stuck() {
+        let stuck = StuckThreads::at_most(1);
+        let (mut host, has_entered, go) = start(&stuck);
+        assert!(put(&mut host).now_or_never().is_none());
+        has_entered.recv().unwrap();
+        drop(host);
+        let (entered, _has_entered) = blocking::channel();
+        let (_go, let_go) = blocking::channel();
+        let another = Box::new(Stuck { entered, let_go });
+        let refused = SinkThread::start("test".into(), another, &stuck).err();
+        assert!(
+            matches!(refused, Some(SinkError::Unavailable(_))),
+            "{refused:?}"
+        );
+        go.send(()).unwrap();
+        until_none_is_stuck(&stuck).await;
+        let (mut host, _has_entered, go) = start(&stuck);
+        go.send(()).unwrap();
+        assert_eq!(put(&mut host).await, Ok(Ok(())));
     }
 
     /// Nobody has taken the answer when the thread is given up.

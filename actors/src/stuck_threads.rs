@@ -22,7 +22,7 @@ impl StuckThreads {
         Self::at_most(MAX_STUCK_THREADS)
     }
 
-    fn at_most(max: usize) -> Arc<Self> {
+    pub(crate) fn at_most(max: usize) -> Arc<Self> {
         Arc::new(Self {
             count: AtomicUsize::new(0),
             max,
