@@ -7,13 +7,12 @@ use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
 use ahash::AHashMap;
 use tokio::time::Instant;
 
-use crate::books::{Effects, SharedBooks};
+use crate::books::{Books, Effects};
 use crate::credit::Credit;
 use crate::kill_switch::KillSwitch;
-use crate::ledger::Entry;
 use crate::live_view::LiveView;
 use crate::mailbox::{Letter, Mailbox};
-use crate::messages::{CarryOut, EndedPut, FlushedPuts, ReportedOutcomes, SortedOut, TaskGone};
+use crate::messages::{EndedPut, FlushedPuts, ReportedOutcomes, TaskGone};
 use crate::outlet::Outlet;
 use crate::supervisor::Supervisor;
 
@@ -27,8 +26,6 @@ const DEPTHS_TICK: Duration = Duration::from_millis(500);
 
 /// Who the acknowledger talks to and what it shares.
 pub(crate) struct AcknowledgerLinks {
-    pub(crate) connector: Arc<str>,
-    pub(crate) books: Arc<SharedBooks>,
     pub(crate) credit: Arc<Credit>,
     pub(crate) outlet: Outlet,
     pub(crate) supervisor: Mailbox<Supervisor>,
@@ -66,46 +63,50 @@ impl Acknowledger {
         }
     }
 
-    fn carry_out(&self, effects: Effects) {
-        if let Some(failed) = self.links.outlet.carry_out(effects) {
+    fn enter(&self, change: impl FnOnce(&mut Books) -> Effects) {
+        if let Some(failed) = self.links.outlet.enter(change) {
             let _ = self.links.supervisor.signal(failed);
         }
     }
 
     fn show(&self) {
-        let books = self.links.books.lock();
+        let books = self.links.outlet.books.lock();
         let (ledger, queue) = (books.ledger(), books.queue());
-        self.links.view.update(&self.links.connector, |view| {
-            view.totals = ledger.totals();
-            view.times = *ledger.times();
-            if view.errors != books.errors() {
-                view.errors = books.errors();
-                view.last_error = Some(SystemTime::now());
-            }
-            view.delivered = books.delivered();
-            view.retries = books.retries();
-            view.in_flight = ledger.open();
-            view.held = ledger.held();
-            view.queued = queue.ready();
-            view.waiting = queue.waiting();
-            view.held_bytes = self.links.credit.held_bytes();
-            view.pins = ledger.pins();
-        });
+        self.links
+            .view
+            .update(&self.links.outlet.connector, |view| {
+                view.totals = ledger.totals();
+                view.times = *ledger.times();
+                if view.errors != books.errors() {
+                    view.errors = books.errors();
+                    view.last_error = Some(SystemTime::now());
+                }
+                view.delivered = books.delivered();
+                view.retries = books.retries();
+                view.in_flight = ledger.open();
+                view.held = ledger.held();
+                view.queued = queue.ready();
+                view.waiting = queue.waiting();
+                view.held_bytes = self.links.credit.held_bytes();
+                view.pins = ledger.pins();
+            });
     }
 }
 
 impl Acknowledger {
     /// Shows what takes a look at every open record.
     fn show_depths(&self) {
-        let books = self.links.books.lock();
+        let books = self.links.outlet.books.lock();
         let (attempts_left, topics) = (books.attempts_left(), books.ledger().topics());
         drop(books);
-        self.links.view.update(&self.links.connector, |view| {
-            view.attempts_left = attempts_left;
-            if !topics.is_empty() {
-                view.topics = topics;
-            }
-        });
+        self.links
+            .view
+            .update(&self.links.outlet.connector, |view| {
+                view.attempts_left = attempts_left;
+                if !topics.is_empty() {
+                    view.topics = topics;
+                }
+            });
     }
 }
 
@@ -118,8 +119,7 @@ impl Actor for Acknowledger {
                 ctx.stop();
                 return;
             }
-            let effects = acknowledger.links.books.lock().watch_locks(Instant::now());
-            acknowledger.carry_out(effects);
+            acknowledger.enter(|books| books.watch_locks(Instant::now()));
         });
         ctx.run_interval(SHOW_TICK, |acknowledger, _ctx| acknowledger.show());
         ctx.run_interval(DEPTHS_TICK, |acknowledger, _ctx| acknowledger.show_depths());
@@ -131,8 +131,7 @@ impl Handler<Letter<ReportedOutcomes>> for Acknowledger {
 
     fn handle(&mut self, letter: Letter<ReportedOutcomes>, _ctx: &mut Self::Context) {
         let ReportedOutcomes { lease } = letter.message;
-        let effects = self.links.books.lock().reported(lease, Instant::now());
-        self.carry_out(effects);
+        self.enter(|books| books.reported(lease, Instant::now()));
     }
 }
 
@@ -142,8 +141,7 @@ impl Handler<Letter<EndedPut>> for Acknowledger {
     fn handle(&mut self, letter: Letter<EndedPut>, _ctx: &mut Self::Context) {
         let EndedPut { lease, end } = letter.message;
         let (buffers, now) = (self.links.buffers, Instant::now());
-        let effects = self.links.books.lock().put_ended(lease, end, buffers, now);
-        self.carry_out(effects);
+        self.enter(|books| books.put_ended(lease, end, buffers, now));
     }
 }
 
@@ -152,9 +150,7 @@ impl Handler<Letter<FlushedPuts>> for Acknowledger {
 
     fn handle(&mut self, letter: Letter<FlushedPuts>, _ctx: &mut Self::Context) {
         let FlushedPuts { leases, result } = letter.message;
-        let now = Instant::now();
-        let effects = self.links.books.lock().flushed(&leases, &result, now);
-        self.carry_out(effects);
+        self.enter(|books| books.flushed(&leases, &result, Instant::now()));
     }
 }
 
@@ -167,42 +163,8 @@ impl Handler<Letter<TaskGone>> for Acknowledger {
             return;
         }
         // The put's end, if it had one, came before this and was entered first.
-        let mut books = self.links.books.lock();
-        let effects = books.task_gone(Some(gone.task), Instant::now());
-        drop(books);
-        self.carry_out(effects);
+        self.enter(|books| books.task_gone(Some(gone.task), Instant::now()));
         let _ = self.links.supervisor.signal(gone);
-    }
-}
-
-impl Handler<Letter<SortedOut>> for Acknowledger {
-    type Result = ();
-
-    fn handle(&mut self, letter: Letter<SortedOut>, _ctx: &mut Self::Context) {
-        let sorted_out = letter.message;
-        let entry = |offset: i64| Entry {
-            partition: &sorted_out.partition,
-            offset,
-            acquisition: sorted_out.acquisition,
-        };
-        let mut effects = Effects::default();
-        {
-            let mut books = self.links.books.lock();
-            let filtered = sorted_out.filtered.iter().copied().map(entry);
-            books.filtered(filtered, &mut effects);
-            for (offset, rejection) in &sorted_out.rejected {
-                books.unconverted(entry(*offset), rejection, &mut effects);
-            }
-        }
-        self.carry_out(effects);
-    }
-}
-
-impl Handler<Letter<CarryOut>> for Acknowledger {
-    type Result = ();
-
-    fn handle(&mut self, letter: Letter<CarryOut>, _ctx: &mut Self::Context) {
-        self.carry_out(letter.message.0);
     }
 }
 

@@ -5,17 +5,19 @@ use std::sync::Arc;
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, WrapFuture};
 use tokio::time::Instant;
 
-use crate::acknowledger::Acknowledger;
-use crate::books::SharedBooks;
+use crate::books::{Books, Effects};
 use crate::conversion::Conversion;
 use crate::delivery::Delivery;
-use crate::intake::ToConvert;
+use crate::intake::{RawBatch, ToConvert};
 use crate::kill_switch::KillSwitch;
+use crate::ledger::Entry;
 use crate::mailbox::{Letter, Mailbox};
-use crate::messages::{CarryOut, DeliverChunk, SortedOut, TaskReady};
-use crate::outcome::Stage;
+use crate::messages::{DeliverChunk, TaskReady};
+use crate::outcome::{Rejection, Stage};
+use crate::outlet::Outlet;
 use crate::progress::{Mark, NO_RECORD};
 use crate::record::SinkRecord;
+use crate::supervisor::Supervisor;
 
 /// A delivery actor joins (or takes the place of a dead one).
 #[derive(Debug)]
@@ -52,13 +54,36 @@ pub(crate) fn done_at(doing: u64) -> (usize, Stage) {
     (number / STAGES.len(), STAGES[number % STAGES.len()])
 }
 
-/// 1. converts the records of a batch, each on its own, 2. hands those that do
-///    not go on to the acknowledger, 3. queues the others, 4. splits what is
-///    queued over the idle tasks.
+/// Records of a batch that do not go on to a sink.
+#[derive(Default)]
+struct SortedOut {
+    rejected: Vec<(i64, Rejection)>,
+    /// Dropped by a transform.
+    filtered: Vec<i64>,
+}
+
+impl SortedOut {
+    fn enter(&self, batch: &RawBatch, books: &mut Books, effects: &mut Effects) {
+        let entry = |offset: i64| Entry {
+            partition: &batch.partition,
+            offset,
+            acquisition: batch.acquisition,
+        };
+        let filtered = self.filtered.iter().copied().map(entry);
+        books.filtered(filtered, effects);
+        for (offset, rejection) in &self.rejected {
+            books.unconverted(entry(*offset), rejection, effects);
+        }
+    }
+}
+
+/// 1. converts the records of a batch, each on its own, 2. settles those that
+///    do not go on, 3. queues the others, 4. splits what is queued over the
+///    idle tasks.
 pub struct Converter {
     conversion: Conversion,
-    books: Arc<SharedBooks>,
-    acknowledger: Mailbox<Acknowledger>,
+    outlet: Outlet,
+    supervisor: Mailbox<Supervisor>,
     kill: KillSwitch,
     mark: Mark,
     tasks: Vec<Option<Enlisted>>,
@@ -69,15 +94,15 @@ pub struct Converter {
 impl Converter {
     pub(crate) fn new(
         conversion: Conversion,
-        books: Arc<SharedBooks>,
-        acknowledger: Mailbox<Acknowledger>,
+        outlet: Outlet,
+        supervisor: Mailbox<Supervisor>,
         kill: KillSwitch,
         mark: Mark,
     ) -> Self {
         Self {
             conversion,
-            books,
-            acknowledger,
+            outlet,
+            supervisor,
             kill,
             mark,
             tasks: Vec::new(),
@@ -85,49 +110,42 @@ impl Converter {
         }
     }
 
-    /// Converts the next batch, and hands on what does not go to a sink. Not
+    /// Converts the next batch, and settles what does not go to a sink. Not
     /// when this actor has hung over it: then the next generation has it.
-    fn convert_next(&mut self, ctx: &mut Context<Self>) {
-        let Some(to_convert) = self.books.lock().intake().first() else {
+    fn convert_next(&self) {
+        let Some(to_convert) = self.outlet.books.lock().intake().first() else {
             return;
         };
         self.mark.took();
         let Some((records, sorted_out)) = self.convert(&to_convert) else {
             return;
         };
-        {
-            let mut books = self.books.lock();
+        let batch = &*to_convert.batch;
+        self.enter(|books| {
+            let mut effects = Effects::default();
             // Looked at under the lock: the supervisor throws the switch
             // before it looks for what is forgotten.
             let ours = !self.kill.is_dead();
-            let finished = ours.then(|| books.intake().finish(to_convert.batch.acquisition));
-            let Some(holds) = finished.flatten() else {
-                return;
-            };
-            books.converted(records, holds);
-        }
-        if sorted_out.rejected.is_empty() && sorted_out.filtered.is_empty() {
-            return;
-        }
-        let (acknowledger, kill) = (self.acknowledger.clone(), self.kill.clone());
-        ctx.wait(actix::fut::wrap_future(async move {
-            tokio::select! {
-                _ = acknowledger.send(sorted_out) => {}
-                () = kill.dead() => {}
+            let finished = ours.then(|| books.intake().finish(batch.acquisition));
+            if let Some(holds) = finished.flatten() {
+                books.converted(records, holds);
+                sorted_out.enter(batch, books, &mut effects);
             }
-        }));
+            effects
+        });
+    }
+
+    fn enter(&self, change: impl FnOnce(&mut Books) -> Effects) {
+        if let Some(failed) = self.outlet.enter(change) {
+            let _ = self.supervisor.signal(failed);
+        }
     }
 
     /// `None` when this actor was given up meanwhile.
     fn convert(&self, to_convert: &ToConvert) -> Option<(Vec<SinkRecord>, SortedOut)> {
         let batch = &*to_convert.batch;
         let mut records = Vec::with_capacity(batch.records.len());
-        let mut sorted_out = SortedOut {
-            acquisition: batch.acquisition,
-            partition: Arc::clone(&batch.partition),
-            rejected: Vec::new(),
-            filtered: Vec::new(),
-        };
+        let mut sorted_out = SortedOut::default();
         let step = self.mark.begin(NO_RECORD);
         for (place, raw) in batch.records.iter().enumerate() {
             if self.kill.is_dead() {
@@ -164,7 +182,7 @@ impl Converter {
                 continue;
             }
             let put = {
-                let mut books = self.books.lock();
+                let mut books = self.outlet.books.lock();
                 // Under the lock, as for what was converted.
                 let ours = !self.kill.is_dead();
                 ours.then(|| books.dispatch(task, now)).flatten()
@@ -179,18 +197,17 @@ impl Converter {
                 self.take_back(task, now);
             }
         }
-        self.books.set_idle_tasks(self.idle.len());
+        self.outlet.books.set_idle_tasks(self.idle.len());
     }
 
     fn take_back(&self, task: u32, now: Instant) {
-        let effects = self.books.lock().task_gone(Some(task), now);
-        let _ = self.acknowledger.signal(CarryOut(effects));
+        self.enter(|books| books.task_gone(Some(task), now));
     }
 
     /// Waits for work that comes from elsewhere (the poller, retries, dead
     /// tasks), or for the time of what waits.
     fn watch_books(&self, ctx: &mut Context<Self>) {
-        let (books, kill) = (Arc::clone(&self.books), self.kill.clone());
+        let (books, kill) = (Arc::clone(&self.outlet.books), self.kill.clone());
         let wait = async move {
             let work = books.work.notified();
             tokio::pin!(work);
@@ -226,8 +243,8 @@ impl Converter {
             }
             // What is due waits for a task from here on, or this would wake
             // again and again while all tasks are busy.
-            converter.books.lock().wake(Instant::now());
-            converter.convert_next(ctx);
+            converter.outlet.books.lock().wake(Instant::now());
+            converter.convert_next();
             converter.dispatch();
             converter.watch_books(ctx);
         }));

@@ -21,6 +21,7 @@ pub mod delivery;
 pub mod error_log;
 pub mod gate;
 mod hang;
+mod inbox;
 pub mod intake;
 pub mod kill_switch;
 pub mod ledger;

@@ -24,16 +24,6 @@ pub struct DeliverChunk(pub Put);
 #[derive(Debug)]
 pub struct CloseTask(pub oneshot::Sender<()>);
 
-/// Converter to acknowledger: records that do not go on.
-#[derive(Debug)]
-pub struct SortedOut {
-    pub acquisition: u32,
-    pub partition: std::sync::Arc<crate::record::SourcePartition>,
-    pub rejected: Vec<(i64, Rejection)>,
-    /// Dropped by a transform.
-    pub filtered: Vec<i64>,
-}
-
 /// Delivery to acknowledger: there are outcomes while the put is running. They
 /// stay in its report until they are entered, so that none is lost on the way.
 #[derive(Debug)]
@@ -72,19 +62,21 @@ pub enum TaskEnd {
     Failed(Cause),
 }
 
-/// Poller or converter to acknowledger: what the books answered them (corrupt
-/// records, what a task that is gone had reported).
-#[derive(Debug)]
-pub struct CarryOut(pub crate::books::Effects);
-
-/// Acknowledger to supervisor: with `errors.tolerance=none`.
+/// Converter or acknowledger to supervisor: with `errors.tolerance=none`.
 #[derive(Clone, Debug)]
 pub struct RecordFailed {
     pub record: RecordId,
     pub rejection: Rejection,
 }
 
-/// Poller to supervisor.
+/// Poller to supervisor: what an event leaves to be done when it is entered.
+#[derive(Clone, Debug)]
+pub enum SourceNews {
+    State(SourceState),
+    Failed(RecordFailed),
+}
+
+/// How the source is.
 #[derive(Clone, Debug)]
 pub enum SourceState {
     Ready,

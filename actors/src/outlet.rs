@@ -1,14 +1,13 @@
-//! Carries out what the books answer.
+//! Changes the books, and carries out what they answer.
 
 use std::sync::Arc;
 
-use crate::books::{Effects, SharedBooks};
+use crate::books::{Books, Effects, SharedBooks};
 use crate::error_log::ErrorLog;
 use crate::messages::RecordFailed;
 use crate::ports::source::Source;
 
-/// The way out for one connector: the acknowledger's, and the supervisor's
-/// while there is none.
+/// The way out for one connector, for all its actors.
 #[derive(Clone)]
 pub(crate) struct Outlet {
     pub(crate) connector: Arc<str>,
@@ -18,11 +17,20 @@ pub(crate) struct Outlet {
 }
 
 impl Outlet {
-    /// Returns the record that fails the connector, if one does.
-    pub(crate) fn carry_out(&self, effects: Effects) -> Option<RecordFailed> {
-        if !effects.settle.is_empty() {
-            self.source.settle(effects.settle);
-        }
+    /// Changes the books and tells the source in one step, under the books'
+    /// lock: settlements leave in the order in which they were entered, and no
+    /// actor's death comes in between. Returns the record that fails the
+    /// connector, if one does.
+    pub(crate) fn enter(&self, change: impl FnOnce(&mut Books) -> Effects) -> Option<RecordFailed> {
+        let effects = {
+            let mut books = self.books.lock();
+            let mut effects = change(&mut books);
+            let settle = std::mem::take(&mut effects.settle);
+            if !settle.is_empty() {
+                self.source.settle(settle);
+            }
+            effects
+        };
         if effects.work {
             self.books.work.notify_waiters();
         }

@@ -1,41 +1,32 @@
 //! Takes what the source has to tell, and sets how much it may fetch.
 
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, StreamHandler};
 use futures::stream::poll_fn;
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::acknowledger::Acknowledger;
-use crate::books::{Effects, SharedBooks};
+use crate::books::SharedBooks;
 use crate::credit::Credit;
-use crate::intake::RawBatch;
+use crate::inbox::Inbox;
 use crate::kill_switch::KillSwitch;
 use crate::live_view::LiveView;
 use crate::mailbox::Mailbox;
-use crate::messages::{CarryOut, SourceState};
-use crate::ports::source::{SourceEvent, SourceEvents};
+use crate::messages::SourceNews;
 use crate::progress::Mark;
-use crate::record::AcquiredBatch;
 use crate::supervisor::Supervisor;
 use crate::window::{Observation, Window};
 
 /// How often the window is looked at.
 const WINDOW_TICK: Duration = Duration::from_millis(10);
 
-/// The source's events, handed from one generation's poller to the next.
-pub(crate) type SharedEvents = Arc<Mutex<SourceEvents>>;
-
 /// Who the poller talks to and what it shares.
 pub(crate) struct PollerLinks {
     pub(crate) connector: Arc<str>,
     pub(crate) books: Arc<SharedBooks>,
     pub(crate) credit: Arc<Credit>,
-    pub(crate) events: SharedEvents,
-    pub(crate) acknowledger: Mailbox<Acknowledger>,
+    pub(crate) inbox: Arc<Inbox>,
     pub(crate) supervisor: Mailbox<Supervisor>,
     pub(crate) view: Arc<LiveView>,
     pub(crate) kill: KillSwitch,
@@ -63,41 +54,6 @@ impl Poller {
             looked_at: Instant::now(),
             finished,
         }
-    }
-
-    fn acquired(&mut self, batches: Vec<AcquiredBatch>, ctx: &mut Context<Self>) {
-        let mut effects = Effects::default();
-        for batch in batches {
-            self.enter(batch, &mut effects);
-        }
-        self.links.books.work.notify_waiters();
-        if effects.settle.is_empty() && effects.failure.is_none() {
-            return;
-        }
-        let (acknowledger, kill) = (self.links.acknowledger.clone(), self.links.kill.clone());
-        ctx.wait(actix::fut::wrap_future(async move {
-            tokio::select! {
-                // A mailbox that is gone shows to the supervisor, which starts anew.
-                _ = acknowledger.send(CarryOut(effects)) => {}
-                () = kill.dead() => {}
-            }
-        }));
-    }
-
-    /// Enters a batch in the books, for whichever converter is next.
-    fn enter(&self, batch: AcquiredBatch, effects: &mut Effects) {
-        let mut books = self.links.books.lock();
-        if self.links.kill.is_dead() && batch.lock_deadline <= Instant::now() {
-            // This actor hung with it in hand. The broker has given it to
-            // others by now, perhaps to us under another acquisition.
-            return;
-        }
-        let raw = RawBatch {
-            acquisition: books.acquire(&batch, effects),
-            partition: batch.partition,
-            records: batch.records,
-        };
-        books.intake().push(raw, batch.held);
     }
 
     fn adapt(&mut self) {
@@ -134,25 +90,12 @@ impl Poller {
     }
 }
 
-/// The source's next event; none after the kill. What comes then is for the
-/// next generation, since nobody of this one would hand it on.
-fn next_event(
-    events: &SharedEvents,
-    kill: &KillSwitch,
-    waker: &mut std::task::Context<'_>,
-) -> Poll<Option<SourceEvent>> {
-    if kill.is_dead() {
-        return Poll::Ready(None);
-    }
-    events.lock().poll_recv(waker)
-}
-
 impl Actor for Poller {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        let (events, kill) = (Arc::clone(&self.links.events), self.links.kill.clone());
-        ctx.add_stream(poll_fn(move |waker| next_event(&events, &kill, waker)));
+        let (inbox, kill) = (Arc::clone(&self.links.inbox), self.links.kill.clone());
+        ctx.add_stream(poll_fn(move |waker| inbox.poll_enter(&kill, waker)));
         self.adapt();
         ctx.run_interval(WINDOW_TICK, |poller, ctx| {
             if poller.links.kill.is_dead() {
@@ -164,50 +107,16 @@ impl Actor for Poller {
     }
 }
 
-impl StreamHandler<SourceEvent> for Poller {
-    fn handle(&mut self, event: SourceEvent, ctx: &mut Self::Context) {
+impl StreamHandler<Option<SourceNews>> for Poller {
+    fn handle(&mut self, news: Option<SourceNews>, _ctx: &mut Self::Context) {
         self.links.mark.took();
-        let state = match event {
-            SourceEvent::Acquired(batches) => return self.acquired(batches, ctx),
-            // Entered here and now: what is acquired next must find them.
-            SourceEvent::Answered(answers) => {
-                return self.links.books.lock().answered(&answers, Instant::now());
-            }
-            SourceEvent::Lost(lost) => {
-                return self.links.books.lock().lost(&lost, Instant::now());
-            }
-            SourceEvent::Ready => SourceState::Ready,
-            SourceEvent::Troubled { cause } => SourceState::Troubled(cause),
-            SourceEvent::Failed { cause } => SourceState::Failed(cause),
-        };
-        let _ = self.links.supervisor.signal(state);
+        if let Some(news) = news {
+            let _ = self.links.supervisor.signal(news);
+        }
     }
 
     fn finished(&mut self, _ctx: &mut Self::Context) {
         // The source is closed, or this generation is dead; in the end the
         // kill switch stops this actor.
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::sync::mpsc;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_dead_generation_leaves_events_to_the_next_one() {
-        let (sender, receiver) = mpsc::channel(2);
-        let events: SharedEvents = Arc::new(Mutex::new(receiver));
-        let (old, new) = (KillSwitch::default(), KillSwitch::default());
-        sender.send(SourceEvent::Ready).await.unwrap();
-        old.throw();
-        assert!(
-            std::future::poll_fn(|waker| next_event(&events, &old, waker))
-                .await
-                .is_none()
-        );
-        let event = std::future::poll_fn(|waker| next_event(&events, &new, waker)).await;
-        assert!(matches!(event, Some(SourceEvent::Ready)));
     }
 }

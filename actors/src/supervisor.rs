@@ -17,20 +17,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, WrapFuture};
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::books::{Effects, Policy, SharedBooks};
+use crate::books::{Books, Effects, Policy, SharedBooks};
 use crate::conversion::Conversion;
 use crate::credit::Credit;
 use crate::delivery::DeliverySettings;
 use crate::error_log::ErrorLog;
+use crate::inbox::Inbox;
 use crate::live_view::{ConnectorState, LiveView};
 use crate::mailbox::{Letter, Mailbox};
-use crate::messages::{Drain, RecordFailed, RestartTask, SourceState, TaskEnd, TaskGone};
+use crate::messages::{
+    Drain, RecordFailed, RestartTask, SourceNews, SourceState, TaskEnd, TaskGone,
+};
 use crate::outcome::Cause;
 use crate::outlet::Outlet;
-use crate::poller::SharedEvents;
 use crate::ports::sink::SinkFactory;
 use crate::ports::source::{Source, SourceEvents};
 use crate::retry::RetryPolicy;
@@ -81,6 +82,12 @@ impl Pipeline {
         let books = SharedBooks::new(spec.policy, Arc::clone(&credit));
         let supervision = threads.supervision().clone();
         let connector: Arc<str> = spec.connector.as_str().into();
+        let outlet = Outlet {
+            connector: Arc::clone(&connector),
+            books: Arc::clone(&books),
+            source,
+            error_log: spec.error_log,
+        };
         let addr = Supervisor::start_in_arbiter(&supervision, move |_| Supervisor {
             connector,
             delivery: DeliverySettings {
@@ -94,8 +101,8 @@ impl Pipeline {
                 stuck_threads: StuckThreads::new(),
             },
             spec,
-            source,
-            events: Arc::new(Mutex::new(events)),
+            inbox: Inbox::new(events, outlet.clone()),
+            outlet,
             credit,
             books,
             threads,
@@ -134,8 +141,8 @@ pub struct Supervisor {
     connector: Arc<str>,
     spec: PipelineSpec,
     delivery: DeliverySettings,
-    source: Arc<dyn Source>,
-    events: SharedEvents,
+    outlet: Outlet,
+    inbox: Arc<Inbox>,
     credit: Arc<Credit>,
     books: Arc<SharedBooks>,
     threads: Threads,
@@ -165,18 +172,27 @@ impl Supervisor {
             .update(&self.connector, |view| view.generation = number);
     }
 
-    fn outlet(&self) -> Outlet {
-        Outlet {
-            connector: Arc::clone(&self.connector),
-            books: Arc::clone(&self.books),
-            source: Arc::clone(&self.source),
-            error_log: self.spec.error_log,
+    fn enter(&mut self, change: impl FnOnce(&mut Books) -> Effects) {
+        if let Some(failed) = self.outlet.enter(change) {
+            self.fail_over(&failed);
         }
     }
 
-    fn carry_out(&mut self, effects: Effects) {
-        if let Some(failed) = self.outlet().carry_out(effects) {
-            self.fail_over(&failed);
+    fn hear(&mut self, news: SourceNews) {
+        match news {
+            SourceNews::Failed(failed) => self.fail_over(&failed),
+            SourceNews::State(SourceState::Failed(cause)) => self.fail(cause),
+            SourceNews::State(SourceState::Troubled(cause)) => {
+                self.view
+                    .update(&self.connector, |view| view.trouble = Some(cause));
+            }
+            SourceNews::State(SourceState::Ready) => self.view.update(&self.connector, |view| {
+                view.trouble = None;
+                view.is_restarting = false;
+                if view.state == ConnectorState::Starting {
+                    view.state = ConnectorState::Running;
+                }
+            }),
         }
     }
 
@@ -246,24 +262,11 @@ impl Handler<Letter<RecordFailed>> for Supervisor {
     }
 }
 
-impl Handler<Letter<SourceState>> for Supervisor {
+impl Handler<Letter<SourceNews>> for Supervisor {
     type Result = ();
 
-    fn handle(&mut self, letter: Letter<SourceState>, _ctx: &mut Self::Context) {
-        match letter.message {
-            SourceState::Failed(cause) => self.fail(cause),
-            SourceState::Troubled(cause) => {
-                self.view
-                    .update(&self.connector, |view| view.trouble = Some(cause));
-            }
-            SourceState::Ready => self.view.update(&self.connector, |view| {
-                view.trouble = None;
-                view.is_restarting = false;
-                if view.state == ConnectorState::Starting {
-                    view.state = ConnectorState::Running;
-                }
-            }),
-        }
+    fn handle(&mut self, letter: Letter<SourceNews>, _ctx: &mut Self::Context) {
+        self.hear(letter.message);
     }
 }
 

@@ -7,26 +7,23 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Supervisor;
-use crate::books::SharedBooks;
 use crate::credit::Credit;
 use crate::delivery::Delivery;
+use crate::inbox::Inbox;
 use crate::kill_switch::KillSwitch;
 use crate::live_view::{ConnectorState, LiveView};
 use crate::mailbox::Mailbox;
 use crate::messages::{CloseTask, Drained};
-use crate::poller::SharedEvents;
-use crate::ports::source::Source;
+use crate::outlet::Outlet;
 
 /// How often it is looked whether all is settled.
 const LOOK: Duration = Duration::from_millis(5);
 
 pub(super) struct Draining {
-    connector: Arc<str>,
     until: Instant,
-    books: Arc<SharedBooks>,
+    outlet: Outlet,
+    inbox: Arc<Inbox>,
     credit: Arc<Credit>,
-    events: SharedEvents,
-    source: Arc<dyn Source>,
     view: Arc<LiveView>,
     tasks: Vec<Mailbox<Delivery>>,
     work_kill: Option<KillSwitch>,
@@ -36,12 +33,10 @@ impl Draining {
     pub(super) fn of(parts: &Supervisor, until: Instant) -> Self {
         let generation = parts.generation.as_ref();
         Self {
-            connector: Arc::clone(&parts.connector),
             until,
-            books: Arc::clone(&parts.books),
+            outlet: parts.outlet.clone(),
+            inbox: Arc::clone(&parts.inbox),
             credit: Arc::clone(&parts.credit),
-            events: Arc::clone(&parts.events),
-            source: Arc::clone(&parts.source),
             view: Arc::clone(&parts.view),
             tasks: generation.map_or_else(Vec::new, |generation| {
                 let tasks = generation.tasks.iter().flatten();
@@ -53,9 +48,9 @@ impl Draining {
 
     pub(super) async fn run(self) -> Drained {
         // 1. Stop polling.
-        self.books.stop_polling();
+        self.outlet.books.stop_polling();
         self.credit.set_window_records(0);
-        self.view.update(&self.connector, |view| {
+        self.view.update(&self.outlet.connector, |view| {
             if !matches!(view.state, ConnectorState::Failed(_)) {
                 view.state = ConnectorState::Draining;
             }
@@ -74,10 +69,11 @@ impl Draining {
         let (released, shut_out) = self.release_rest();
         // 6. Wait for the broker's answers, close the sessions, leave the group.
         let rest = self.until.saturating_duration_since(Instant::now());
-        let closed = self.source.close(rest).await;
+        let closed = self.outlet.source.close(rest).await;
         // 7. Say how it ended.
-        self.view
-            .update(&self.connector, |view| view.state = ConnectorState::Stopped);
+        self.view.update(&self.outlet.connector, |view| {
+            view.state = ConnectorState::Stopped;
+        });
         Drained {
             clean: finished && shut_out == 0 && closed.cause.is_none() && closed.unconfirmed == 0,
             released,
@@ -104,10 +100,10 @@ impl Draining {
     /// Looks in the order in which records come: at the source, at its events,
     /// in the books.
     fn is_finished(&self) -> bool {
-        if self.credit.is_awaiting() || !self.events.lock().is_empty() {
+        if self.credit.is_awaiting() || self.inbox.len() > 0 {
             return false;
         }
-        let books = self.books.lock();
+        let books = self.outlet.books.lock();
         books.ledger().open() == books.ledger().held()
     }
 
@@ -127,20 +123,21 @@ impl Draining {
 
     /// How many were given back, and how many the gate does not let go.
     fn release_rest(&self) -> (u64, usize) {
-        let (effects, shut_out) = self.books.lock().release_rest();
+        let (mut released, mut shut_out) = (0, Vec::new());
+        self.outlet.enter(|books| {
+            let (effects, kept) = books.release_rest();
+            let ranges = effects.settle.iter();
+            released = ranges
+                .map(|range| (range.last_offset - range.first_offset + 1) as u64)
+                .sum();
+            shut_out = kept;
+            effects
+        });
         for record in &shut_out {
             tracing::error!(
-                connector = %self.connector, %record,
+                connector = %self.outlet.connector, %record,
                 "record on its last delivery attempt is undelivered; the broker archives it now"
             );
-        }
-        let released = effects
-            .settle
-            .iter()
-            .map(|range| (range.last_offset - range.first_offset + 1) as u64)
-            .sum();
-        if !effects.settle.is_empty() {
-            self.source.settle(effects.settle);
         }
         (released, shut_out.len())
     }

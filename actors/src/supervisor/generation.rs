@@ -81,10 +81,8 @@ impl Generation {
         let control = control_post.thread.arbiter();
 
         let acknowledger = Acknowledger::new(AcknowledgerLinks {
-            connector: Arc::clone(&parts.connector),
-            books: Arc::clone(&parts.books),
             credit: Arc::clone(&parts.credit),
-            outlet: parts.outlet(),
+            outlet: parts.outlet.clone(),
             supervisor: supervisor.clone(),
             view: Arc::clone(&parts.view),
             kill: control_kill.clone(),
@@ -97,8 +95,8 @@ impl Generation {
 
         let converter = Converter::new(
             parts.spec.conversion.clone(),
-            Arc::clone(&parts.books),
-            acknowledger.clone(),
+            parts.outlet.clone(),
+            supervisor.clone(),
             work_kill.clone(),
             converter_post.mark.clone(),
         );
@@ -112,8 +110,7 @@ impl Generation {
             connector: Arc::clone(&parts.connector),
             books: Arc::clone(&parts.books),
             credit: Arc::clone(&parts.credit),
-            events: Arc::clone(&parts.events),
-            acknowledger: acknowledger.clone(),
+            inbox: Arc::clone(&parts.inbox),
             supervisor,
             view: Arc::clone(&parts.view),
             kill: control_kill.clone(),

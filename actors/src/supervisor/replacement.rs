@@ -26,10 +26,9 @@ impl Supervisor {
         let now = Instant::now();
         let Some(generation) = &mut self.generation else {
             // Nobody else renews between two generations.
-            let effects = self.books.lock().watch_locks(now);
-            return self.carry_out(effects);
+            return self.enter(|books| books.watch_locks(now));
         };
-        let to_poll = self.events.lock().len();
+        let to_poll = self.inbox.len();
         let to_convert = self.books.lock().intake().len();
         let found = generation.look(now, self.threads.hang_limit(), to_poll, to_convert);
         let waits = generation.mailbox_waits();
@@ -84,12 +83,9 @@ impl Supervisor {
         let buffers = self.spec.sink.traits().buffers;
         for lease in generation.blocking_puts(found) {
             let end = PutEnd::Panicked(blocked_cause());
-            let now = Instant::now();
-            let effects = self.books.lock().put_ended(lease, end, buffers, now);
-            self.carry_out(effects);
+            self.enter(|books| books.put_ended(lease, end, buffers, Instant::now()));
         }
-        let effects = self.books.lock().release_forgotten(Instant::now());
-        self.carry_out(effects);
+        self.enter(|books| books.release_forgotten(Instant::now()));
         Some(generation.started_at.elapsed())
     }
 

@@ -1,0 +1,236 @@
+//! The way in: the source's events, and how they enter the books.
+//!
+//! An event is taken and entered under one lock. So poller and supervisor may
+//! take turns, and none has an event in hand that the next one had to follow.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::books::Effects;
+use crate::intake::RawBatch;
+use crate::kill_switch::KillSwitch;
+use crate::messages::{SourceNews, SourceState};
+use crate::outlet::Outlet;
+use crate::ports::source::{SourceEvent, SourceEvents};
+use crate::record::AcquiredBatch;
+
+/// See the module. It outlives the generations.
+pub(crate) struct Inbox {
+    events: Mutex<SourceEvents>,
+    outlet: Outlet,
+}
+
+impl Inbox {
+    #[must_use]
+    pub(crate) fn new(events: SourceEvents, outlet: Outlet) -> Arc<Self> {
+        Arc::new(Self {
+            events: Mutex::new(events),
+            outlet,
+        })
+    }
+
+    /// Events that wait.
+    #[must_use]
+    pub(crate) fn len(&self) -> usize {
+        self.events.lock().len()
+    }
+
+    /// For the poller: enters the next event. None after its kill, since the
+    /// next generation's poller waits by then.
+    pub(crate) fn poll_enter(
+        &self,
+        kill: &KillSwitch,
+        waker: &mut Context<'_>,
+    ) -> Poll<Option<Option<SourceNews>>> {
+        if kill.is_dead() {
+            return Poll::Ready(None);
+        }
+        let mut events = self.events.lock();
+        let event = std::task::ready!(events.poll_recv(waker));
+        Poll::Ready(event.map(|event| self.enter(event)))
+    }
+
+    /// For the supervisor: enters all events that wait.
+    pub(crate) fn enter_waiting(&self) -> Vec<SourceNews> {
+        let mut events = self.events.lock();
+        let mut news = Vec::new();
+        for _ in 0..events.len() {
+            let Ok(event) = events.try_recv() else {
+                break;
+            };
+            news.extend(self.enter(event));
+        }
+        news
+    }
+
+    fn enter(&self, event: SourceEvent) -> Option<SourceNews> {
+        let state = match event {
+            SourceEvent::Acquired(batches) => return self.acquired(batches),
+            SourceEvent::Answered(answers) => {
+                let mut books = self.outlet.books.lock();
+                books.answered(&answers, Instant::now());
+                return None;
+            }
+            SourceEvent::Lost(lost) => {
+                self.outlet.books.lock().lost(&lost, Instant::now());
+                return None;
+            }
+            SourceEvent::Ready => SourceState::Ready,
+            SourceEvent::Troubled { cause } => SourceState::Troubled(cause),
+            SourceEvent::Failed { cause } => SourceState::Failed(cause),
+        };
+        Some(SourceNews::State(state))
+    }
+
+    /// Enters batches in the books, for whichever converter is next.
+    fn acquired(&self, batches: Vec<AcquiredBatch>) -> Option<SourceNews> {
+        let failed = self.outlet.enter(|books| {
+            let mut effects = Effects {
+                work: true,
+                ..Effects::default()
+            };
+            for batch in batches {
+                let raw = RawBatch {
+                    acquisition: books.acquire(&batch, &mut effects),
+                    partition: batch.partition,
+                    records: batch.records,
+                };
+                books.intake().push(raw, batch.held);
+            }
+            effects
+        });
+        failed.map(SourceNews::Failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::time::Duration;
+
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::books::{Policy, SharedBooks, Tolerance};
+    use crate::credit::Credit;
+    use crate::error_log::ErrorLog;
+    use crate::gate::Gate;
+    use crate::ports::source::LostRange;
+    use crate::record::CorruptRange;
+    use crate::retry::RetryPolicy;
+    use crate::testing::{FakeSource, Fate, partition};
+
+    struct Setting {
+        inbox: Arc<Inbox>,
+        events: mpsc::Sender<SourceEvent>,
+        books: Arc<SharedBooks>,
+        credit: Arc<Credit>,
+        source: FakeSource,
+    }
+
+    impl Setting {
+        fn with(tolerance: Tolerance) -> Self {
+            let credit = Credit::new(1000);
+            let policy = Policy {
+                tolerance,
+                retry: RetryPolicy::default(),
+                gate: Gate::new(5),
+                max_put_records: 10,
+                tasks: 1,
+            };
+            let books = SharedBooks::new(policy, Arc::clone(&credit));
+            let (source, _) = FakeSource::start(&credit, &[4], Duration::from_secs(30));
+            let (events, receiver) = mpsc::channel(8);
+            let outlet = Outlet {
+                connector: "test".into(),
+                books: Arc::clone(&books),
+                source: Arc::new(source.clone()),
+                error_log: ErrorLog::Records,
+            };
+            Self {
+                inbox: Inbox::new(receiver, outlet),
+                events,
+                books,
+                credit,
+                source,
+            }
+        }
+
+        /// Corrupt, so that the books have something to answer.
+        fn corrupt(&self, first_offset: i64, last_offset: i64) -> SourceEvent {
+            SourceEvent::Acquired(vec![AcquiredBatch {
+                partition: partition("orders", 0),
+                records: Vec::new(),
+                corrupt: vec![CorruptRange {
+                    first_offset,
+                    last_offset,
+                    delivery_count: 1,
+                    cause: "checksum".into(),
+                }],
+                lock_deadline: Instant::now() + Duration::from_secs(30),
+                acquired_at: Instant::now(),
+                held: self.credit.hold(0),
+            }])
+        }
+    }
+
+    #[tokio::test]
+    async fn a_dead_generation_leaves_events_to_the_next_one() {
+        let Setting { inbox, events, .. } = Setting::with(Tolerance::All);
+        let (old, new) = (KillSwitch::default(), KillSwitch::default());
+        events.send(SourceEvent::Ready).await.unwrap();
+        old.throw();
+        let entered = poll_fn(|waker| inbox.poll_enter(&old, waker)).await;
+        assert!(entered.is_none());
+        let entered = poll_fn(|waker| inbox.poll_enter(&new, waker)).await;
+        let is_ready = matches!(entered, Some(Some(SourceNews::State(SourceState::Ready))));
+        assert!(is_ready, "{entered:?}");
+    }
+
+    #[tokio::test]
+    async fn what_waits_is_entered_in_its_order_without_a_poller() {
+        let setting = Setting::with(Tolerance::None);
+        let held = setting.corrupt(0, 1);
+        let lost = LostRange {
+            partition: partition("orders", 0),
+            first_offset: 0,
+            last_offset: 1,
+            cause: "connection lost".into(),
+        };
+        let again = setting.corrupt(1, 1);
+        for event in [held, SourceEvent::Lost(vec![lost]), again] {
+            setting.events.send(event).await.unwrap();
+        }
+        let news = setting.inbox.enter_waiting();
+        assert!(
+            matches!(&news[..], [SourceNews::Failed(_), SourceNews::Failed(_)]),
+            "{news:?}"
+        );
+        let books = setting.books.lock();
+        assert_eq!((books.ledger().open(), books.ledger().held()), (1, 1));
+        assert_eq!(setting.inbox.len(), 0);
+    }
+
+    /// Nobody has to be there to carry it out.
+    #[tokio::test]
+    async fn a_corrupt_range_is_rejected_as_it_is_entered() {
+        let setting = Setting::with(Tolerance::All);
+        setting.credit.set_window_records(4);
+        while setting
+            .source
+            .count(|fate| matches!(fate, Fate::Acquired { .. }))
+            < 4
+        {
+            tokio::task::yield_now().await;
+        }
+        setting.events.send(setting.corrupt(1, 2)).await.unwrap();
+        assert!(setting.inbox.enter_waiting().is_empty());
+        while setting.source.count(|fate| fate == Fate::Rejected) < 2 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(setting.source.fate(0, 2), Fate::Rejected);
+    }
+}
