@@ -10,6 +10,7 @@ mod generation;
 mod health;
 mod replacement;
 mod restart;
+mod stand_in;
 #[cfg(test)]
 mod tests;
 
@@ -221,6 +222,7 @@ impl Actor for Supervisor {
     fn started(&mut self, ctx: &mut Self::Context) {
         self.start_generation(ctx);
         ctx.run_interval(HEALTH_TICK, |supervisor, ctx| {
+            supervisor.stand_in();
             if !supervisor.draining {
                 supervisor.check_health(ctx);
             }

@@ -79,6 +79,13 @@ impl Threads {
         self
     }
 
+    /// As if too many were stuck already.
+    #[cfg(test)]
+    pub(crate) fn that_replace_none(mut self) -> Self {
+        self.stuck = StuckThreads::at_most(0);
+        self
+    }
+
     #[must_use]
     pub(crate) const fn hang_limit(&self) -> Duration {
         self.hang_limit

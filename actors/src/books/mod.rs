@@ -119,6 +119,10 @@ struct Failing {
 /// A lock is renewed when this part of its time is left: enough for a fetch
 /// that waits, a round trip, and another try.
 const RENEWAL_MARGIN: f64 = 0.4;
+/// Locks that nobody has looked after for so long, or for a small part of their
+/// time, need another to do it.
+const LONGEST_UNWATCHED: Duration = Duration::from_secs(1);
+const UNWATCHED_PART: u32 = 8;
 
 /// What went wrong with single records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -147,6 +151,8 @@ pub struct Books {
     lock_duration: Duration,
     /// When what is being entered happened.
     now: Instant,
+    /// When the locks were looked after last.
+    watched_at: Option<Instant>,
     delivered: u64,
     finished: u64,
     retries: u64,
@@ -166,6 +172,7 @@ impl Books {
             credit,
             lock_duration: Duration::ZERO,
             now: Instant::now(),
+            watched_at: None,
             delivered: 0,
             finished: 0,
             retries: 0,
@@ -489,6 +496,7 @@ impl Books {
     /// Looks after the locks: asks for renewals well ahead of their end, and
     /// forgets what has expired all the same.
     pub fn watch_locks(&mut self, now: Instant) -> Effects {
+        self.watched_at = Some(now);
         self.ledger.expire(now);
         self.forget_failing();
         let margin = self.lock_duration.mul_f64(RENEWAL_MARGIN);
@@ -496,6 +504,16 @@ impl Books {
             settle: self.ledger.renewals(now, margin),
             ..Effects::default()
         }
+    }
+
+    /// Whether somebody has looked after the locks lately.
+    #[must_use]
+    pub fn are_locks_watched(&self, now: Instant) -> bool {
+        let limit = match self.lock_duration {
+            Duration::ZERO => LONGEST_UNWATCHED,
+            lock => LONGEST_UNWATCHED.min(lock / UNWATCHED_PART),
+        };
+        self.watched_at.is_some_and(|watched| now < watched + limit)
     }
 
     /// Records that were lost while they failed come under another acquisition,

@@ -315,3 +315,19 @@ fn what_a_put_has_reported_counts_however_it_ends() {
         assert_eq!(offsets, [0, 2]);
     }
 }
+
+#[test]
+fn locks_are_unwatched_long_before_a_renewal_would_be_late() {
+    let mut books = books(None, Tolerance::None);
+    let now = Instant::now();
+    let after = |millis| now + Duration::from_millis(millis);
+    assert!(!books.are_locks_watched(now), "never yet");
+    books.watch_locks(now);
+    assert!(books.are_locks_watched(after(999)));
+    assert!(!books.are_locks_watched(after(1000)));
+    let mut short = batch(0..1, 1);
+    short.lock_deadline = short.acquired_at + Duration::from_millis(800);
+    books.acquire(&short, &mut Effects::default());
+    assert!(books.are_locks_watched(after(99)));
+    assert!(!books.are_locks_watched(after(100)));
+}

@@ -25,8 +25,7 @@ impl Supervisor {
     pub(super) fn check_health(&mut self, ctx: &mut Context<Self>) {
         let now = Instant::now();
         let Some(generation) = &mut self.generation else {
-            // Nobody else renews between two generations.
-            return self.enter(|books| books.watch_locks(now));
+            return;
         };
         let to_poll = self.inbox.len();
         let to_convert = self.books.lock().intake().len();

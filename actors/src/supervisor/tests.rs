@@ -13,7 +13,7 @@ use crate::converter::Converter;
 use crate::credit::Credit;
 use crate::error_log::ErrorLog;
 use crate::gate::Gate;
-use crate::live_view::LiveView;
+use crate::live_view::{ConnectorState, LiveView};
 use crate::mailbox::Letter;
 use crate::poller::Poller;
 use crate::retry::RetryPolicy;
@@ -175,35 +175,69 @@ async fn a_dead_acknowledger_makes_a_new_generation_that_loses_nothing() {
     survives_the_death_of(Stage::Acknowledger).await;
 }
 
+/// As in production, a hang is found later than a lock ends.
+const LOCK: Duration = Duration::from_secs(2);
+const HANG_LIMIT: Duration = Duration::from_secs(3);
+
+/// Records on their way through a pipeline on threads of its own.
+struct OnTheirWay {
+    source: FakeSource,
+    view: Arc<LiveView>,
+    threads: Threads,
+    pipeline: Pipeline,
+}
+
+impl OnTheirWay {
+    fn on(threads: Threads, act: Act) -> Self {
+        let sink = FakeSinkFactory::new(move |_, _| act.clone());
+        let credit = Credit::new(1 << 20);
+        let (source, events) = FakeSource::start(&credit, &[400], LOCK);
+        let view = LiveView::new();
+        let pipeline = Pipeline::start(
+            spec(&sink),
+            Arc::new(source.clone()),
+            events,
+            credit,
+            threads.clone(),
+            Arc::clone(&view),
+        );
+        Self {
+            source,
+            view,
+            threads,
+            pipeline,
+        }
+    }
+
+    async fn until(&self, what: &str, done: impl Fn(&Self) -> bool) {
+        let since = Instant::now();
+        while !done(self) {
+            assert!(since.elapsed() < Duration::from_secs(60), "never: {what}");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    fn accepted(&self) -> usize {
+        self.source.count(|fate| fate == Fate::Accepted)
+    }
+
+    fn redelivered(&self) -> usize {
+        let counts = (0..400).map(|offset| self.source.delivery_count(0, offset));
+        counts.filter(|count| *count > 1).count()
+    }
+}
+
 /// The actor hangs while records are on their way; no attempt is lost.
 async fn survives(hang: Hang) {
-    let sink = FakeSinkFactory::new(|_, _| Act::DeliverAfter(Duration::from_millis(5)));
-    let credit = Credit::new(1 << 20);
-    let (source, events) = FakeSource::start(&credit, &[400], Duration::from_secs(20));
-    let view = LiveView::new();
-    let threads = Threads::start(1).with_hang_limit(Duration::from_millis(800));
-    let pipeline = Pipeline::start(
-        spec(&sink),
-        Arc::new(source.clone()),
-        events,
-        credit,
-        threads.clone(),
-        Arc::clone(&view),
-    );
-    let accepted = || source.count(|fate| fate == Fate::Accepted);
-    let since = Instant::now();
-    while accepted() < 50 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    pipeline.supervisor.send(hang).await.unwrap();
-    while accepted() < 400 {
-        assert!(since.elapsed() < Duration::from_secs(60), "{}", accepted());
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    assert_eq!(view.connector("test").unwrap().generation, 2);
-    assert!((0..400).all(|offset| source.delivery_count(0, offset) == 1));
-    assert!(pipeline.drain(Duration::from_secs(5)).await.clean);
-    threads.stop();
+    let threads = Threads::start(1).with_hang_limit(HANG_LIMIT);
+    let running = OnTheirWay::on(threads, Act::DeliverAfter(Duration::from_millis(5)));
+    running.until("some", |r| r.accepted() >= 50).await;
+    running.pipeline.supervisor.send(hang).await.unwrap();
+    running.until("all", |r| r.accepted() == 400).await;
+    assert_eq!(running.view.connector("test").unwrap().generation, 2);
+    assert_eq!(running.redelivered(), 0);
+    assert!(running.pipeline.drain(Duration::from_secs(5)).await.clean);
+    running.threads.stop();
 }
 
 #[actix::test]
@@ -221,4 +255,32 @@ async fn an_acknowledger_that_blocks_its_thread_makes_a_new_generation_that_lose
 #[actix::test]
 async fn an_actor_that_leaves_its_mail_lying_makes_a_new_generation_that_loses_nothing() {
     survives(Hang::AcknowledgerWaits).await;
+}
+
+#[actix::test]
+async fn locks_are_kept_after_too_many_stuck_threads_have_failed_the_connector() {
+    let (_open, closed) = mpsc::channel();
+    let threads = Threads::start(1)
+        .with_hang_limit(Duration::from_millis(800))
+        .that_replace_none();
+    let running = OnTheirWay::on(threads, Act::DeliverAfter(Duration::from_secs(300)));
+    let is_held = |fate| matches!(fate, Fate::Acquired { .. });
+    running.until("held", |r| r.source.count(is_held) > 4).await;
+    let block = Hang::Poller(Block(closed));
+    running.pipeline.supervisor.send(block).await.unwrap();
+    let has_failed = |r: &OnTheirWay| {
+        let view = r.view.connector("test");
+        view.is_some_and(|view| matches!(view.state, ConnectorState::Failed(_)))
+    };
+    running.until("failed", has_failed).await;
+    let (held, failed_at) = (running.source.count(is_held), Instant::now());
+    running
+        .until("renewed, and renewed again", |r| {
+            let long_after = failed_at + LOCK * 4;
+            let kept = |fate| matches!(fate, Fate::Acquired { until } if until > long_after);
+            r.redelivered() > 0 || r.source.count(kept) == held
+        })
+        .await;
+    assert_eq!(running.redelivered(), 0);
+    running.threads.stop();
 }
