@@ -4,6 +4,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use actix::{AsyncContext, Handler};
+use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{Pipeline, PipelineSpec, Supervisor};
@@ -16,9 +17,11 @@ use crate::gate::Gate;
 use crate::live_view::{ConnectorState, LiveView};
 use crate::mailbox::Letter;
 use crate::poller::Poller;
+use crate::ports::converter::{self as port, ConvertError};
 use crate::retry::RetryPolicy;
 use crate::testing::{Act, AsTheyAre, FakeSinkFactory, FakeSource, Fate, conversion_of_values};
 use crate::threads::Threads;
+use crate::value::Datum;
 
 /// Makes an actor panic in a handler.
 #[derive(Clone, Copy, Debug)]
@@ -173,6 +176,43 @@ async fn a_dead_converter_makes_a_new_generation_that_loses_nothing() {
 #[actix::test]
 async fn a_dead_acknowledger_makes_a_new_generation_that_loses_nothing() {
     survives_the_death_of(Stage::Acknowledger).await;
+}
+
+struct RefusesAll;
+
+impl port::Converter for RefusesAll {
+    fn to_datum(&self, _topic: &str, _bytes: Option<Bytes>) -> Result<Datum, ConvertError> {
+        Err(ConvertError("by plan".into()))
+    }
+}
+
+/// What goes on without the acknowledger cannot go down with it.
+#[actix::test]
+async fn rejections_of_the_converter_need_no_acknowledger() {
+    tokio::time::pause();
+    let sink = FakeSinkFactory::new(|_, _| Act::Deliver);
+    let credit = Credit::new(1 << 20);
+    let (source, events) = FakeSource::start(&credit, &[400], Duration::from_secs(30));
+    let view = LiveView::new();
+    let mut spec = spec(&sink);
+    spec.policy.tolerance = Tolerance::All;
+    spec.conversion = conversion_of_values(RefusesAll);
+    let pipeline = Pipeline::start(
+        spec,
+        Arc::new(source.clone()),
+        events,
+        credit,
+        Threads::current(),
+        Arc::clone(&view),
+    );
+    let hang = Hang::AcknowledgerWaits;
+    pipeline.supervisor.send(hang).await.unwrap();
+    let since = Instant::now();
+    while source.count(|fate| fate == Fate::Rejected) < 400 {
+        assert!(since.elapsed() < Duration::from_secs(30), "never rejected");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(view.connector("test").unwrap().generation, 1);
 }
 
 /// As in production, a hang is found later than a lock ends.
