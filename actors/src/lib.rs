@@ -8,7 +8,7 @@
 //! - Pure state machines that decide: [`books`] over [`intake`], [`ledger`]
 //!   and [`work_queue`], [`window`], [`retry`], [`gate`], `hang`.
 //! - What holds them together: [`messages`], [`mailbox`], [`credit`],
-//!   [`kill_switch`], [`threads`], `progress`, [`live_view`], [`error_log`].
+//!   [`kill_switch`], [`threads`], `inbox`, `outlet`, `progress`, [`live_view`], [`error_log`].
 //! - The traits it stands on: [`ports`].
 
 pub mod acknowledger;

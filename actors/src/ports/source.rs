@@ -105,7 +105,7 @@ pub struct SourceClosed {
 /// [`Credit`](crate::credit::Credit): it acquires no more records than the
 /// window leaves free (the broker may exceed it by a batch per partition).
 ///
-/// None of the calls waits, fails or may be forgotten by the source: whatever
+/// None of the calls waits (the pipeline makes them under a lock), fails or may be forgotten by the source: whatever
 /// goes wrong comes back as an event.
 pub trait Source: Send + Sync + 'static {
     /// Tells the broker about offsets that were acquired, at any time, in any
