@@ -30,8 +30,8 @@ pub(super) struct Collected {
     pub(super) gaps: Vec<(i64, i64)>,
     /// Bytes of memory that `records` keep alive.
     pub(super) bytes: usize,
-    /// Bytes of the answer that were read, and of all payload in them, also
-    /// of others' records.
+    /// Bytes of the answer that were read, and of all payload in them (headers
+    /// too), also of others' records.
     pub(super) packed: usize,
     pub(super) unpacked: usize,
     /// What there was no room for.
@@ -166,13 +166,16 @@ impl Walk {
         let stamp = Stamp::of(&batch);
         self.out.records.reserve(batch.records.len());
         for record in batch.records {
-            self.out.unpacked += len(&record.key) + len(&record.value);
+            let payload = payload_bytes(&record);
+            self.out.unpacked += payload;
             let offset = batch
                 .base_offset
                 .saturating_add(i64::from(record.offset_delta));
             if let Some(delivery_count) = self.pass(offset) {
                 extend(&mut self.out.kept, offset, offset);
-                self.out.push(raw(record, offset, delivery_count, stamp));
+                self.out.bytes += payload;
+                let record = raw(record, offset, delivery_count, stamp);
+                self.out.records.push(record);
             }
         }
     }
@@ -246,13 +249,6 @@ impl Walk {
             range.first = end;
         }
         Some(cut)
-    }
-}
-
-impl Collected {
-    fn push(&mut self, record: RawRecord) {
-        self.bytes += payload_bytes(&record);
-        self.records.push(record);
     }
 }
 
@@ -337,7 +333,8 @@ fn len(bytes: &Option<Bytes>) -> usize {
     bytes.as_ref().map_or(0, Bytes::len)
 }
 
-fn payload_bytes(record: &RawRecord) -> usize {
+/// Key, value and headers: all that is a slice of the batch.
+fn payload_bytes(record: &wire::Record) -> usize {
     let headers: usize = record
         .headers
         .iter()

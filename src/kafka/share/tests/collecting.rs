@@ -281,6 +281,28 @@ fn a_few_records_of_a_large_answer_are_copied_out_of_it() {
     assert_eq!(all.bytes, large.len(), "what they keep alive counts");
 }
 
+#[test]
+fn headers_count_as_grown_and_as_kept_alive() {
+    let mut wide = zipped(batch(&[0, 1, 2, 3]));
+    for record in &mut wide.records {
+        let header = Bytes::from(vec![b'h'; 100 * WIDTH]);
+        *record = record
+            .clone()
+            .with_header(Bytes::from_static(b"trace"), header);
+    }
+    let headers = 100 * WIDTH + b"trace".len();
+    let log = log(&[wide, zipped(batch(&[4]))]);
+    let collected = collect(Some(log.clone()), vec![acquired(0, 4)], LIMIT);
+    assert_eq!(collected.unpacked, 4 * headers + 5);
+    assert_eq!(collected.bytes, collected.unpacked, "what they keep alive");
+
+    let few = collect(Some(log.clone()), vec![acquired(1, 1)], LIMIT);
+    assert_eq!(few.bytes, headers + 1, "copied out, with their headers");
+
+    let steps = collect_in_steps(log, vec![acquired(0, 4)], 3 * headers);
+    assert_eq!(steps.len(), 2, "and need room");
+}
+
 const WIDTH: usize = 200;
 
 /// Its values are their offset, many times.
