@@ -153,7 +153,7 @@ impl Broker {
             .books
             .entry(key)
             .or_insert_with(|| Book::new(Arc::clone(&acquired.partition)));
-        book.acquire(&acquired.ranges, acquired.deadline, &mut effects.told);
+        book.acquire(&acquired, &mut effects.told);
         effects.unread.push(Unread {
             broker: self.id,
             key,

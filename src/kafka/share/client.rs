@@ -357,14 +357,12 @@ impl Client {
         let brokers = &mut self.brokers;
         self.unread.update(now, |one| {
             let book = brokers.get(&one.broker)?.books.get(&one.key)?;
-            book.held.value(one.acquired.ranges.first()?.first)
+            book.deadline(&one.acquired)
         });
         for one in self.unread.renew(now) {
             let broker = brokers.get_mut(&one.broker);
             if let Some(book) = broker.and_then(|broker| broker.books.get_mut(&one.key)) {
-                for range in &one.acquired.ranges {
-                    book.renew(range.first, range.last);
-                }
+                book.renew_acquired(&one.acquired);
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,7 +16,8 @@ use super::config::ShareSourceConfig;
 use super::layout::Layout;
 use super::records::{self, AcquiredRange, Limits};
 use super::request::{
-    Acquired, Body, Failure, HasRead, PartitionReply, Read, Refusal, Reply, Request, ToRead, Unread,
+    Acquired, Acquisition, Body, Failure, HasRead, PartitionReply, Read, Refusal, Reply, Request,
+    ToRead, Unread,
 };
 use super::session::PartitionKey;
 use super::wire::{self, Cluster, Connection, Endpoint, LeaderHint, Sender};
@@ -27,6 +29,8 @@ pub(super) struct Courier {
     pub(super) config: Arc<ShareSourceConfig>,
     pub(super) member_id: Arc<str>,
     pub(super) credit: Arc<Credit>,
+    /// How many there were.
+    pub(super) acquisitions: AtomicU64,
 }
 
 /// The names of partitions, shared by the requests of one layout.
@@ -164,6 +168,7 @@ impl Courier {
                     .map(|name| {
                         let (ranges, doubled) = ranges(&part.acquired_records);
                         Acquired {
+                            acquisition: self.next_acquisition(),
                             partition: Arc::clone(name),
                             ranges,
                             doubled,
@@ -184,6 +189,10 @@ impl Courier {
             }
         }
         (lock_ms, replies)
+    }
+
+    fn next_acquisition(&self) -> Acquisition {
+        Acquisition(self.acquisitions.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Makes records of what was acquired. Should reading panic, the records
@@ -228,7 +237,7 @@ impl Courier {
                 held: self.credit.hold(0),
             }),
             gaps: Vec::new(),
-            deadline: acquired.deadline,
+            acquisition: acquired.acquisition,
             packed: 0,
             unpacked: 0,
         }
@@ -276,7 +285,7 @@ impl Courier {
             key,
             batch,
             gaps: collected.gaps,
-            deadline: acquired.deadline,
+            acquisition: acquired.acquisition,
             packed: collected.packed,
             unpacked: collected.unpacked,
         };

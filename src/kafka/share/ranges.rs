@@ -58,10 +58,21 @@ impl<V: Copy + PartialEq> Ranges<V> {
             .map(|(&first, &(last, value))| Run { first, last, value })
     }
 
-    /// Whether all these offsets are there, with this value.
-    pub(super) fn covers(&self, first: i64, last: i64, value: &V) -> bool {
-        let run = self.runs.range(..=first).next_back();
-        run.is_some_and(|(_, (end, of_run))| *end >= last && of_run == value)
+    /// What is there between two offsets, in order.
+    pub(super) fn within(&self, first: i64, last: i64) -> impl Iterator<Item = Run<V>> + '_ {
+        let before = self.runs.range(..first).next_back();
+        let from = match before {
+            Some((&start, &(end, _))) if end >= first => start,
+            _ => first,
+        };
+        self.runs
+            .range(from..=last.max(from))
+            .map(move |(&start, &(end, value))| Run {
+                first: start.max(first),
+                last: end.min(last),
+                value,
+            })
+            .filter(|run| run.first <= run.last)
     }
 
     /// The value of an offset, if it is there.
@@ -156,16 +167,6 @@ mod tests {
     }
 
     #[test]
-    fn covers_what_is_there_with_the_same_value() {
-        let mut ranges = Ranges::default();
-        ranges.insert(run(5, 7, 1));
-        ranges.insert(run(8, 9, 2));
-        assert!(ranges.covers(5, 7, &1) && ranges.covers(6, 6, &1));
-        assert!(!ranges.covers(5, 8, &1) && !ranges.covers(8, 8, &1));
-        assert!(!ranges.covers(4, 5, &1) && !ranges.covers(10, 10, &2));
-    }
-
-    #[test]
     fn a_cut_leaves_both_ends() {
         let mut ranges = Ranges::default();
         ranges.insert(run(0, 9, 1));
@@ -193,9 +194,15 @@ mod tests {
             steps in prop::collection::vec((any::<bool>(), 0_i64..40, 0_i64..8, 0_u8..3), 0..60)
         ) {
             let mut ranges = Ranges::default();
-            let mut model = BTreeMap::new();
+            let mut model: BTreeMap<i64, u8> = BTreeMap::new();
             for (insert, first, more, value) in steps {
                 let last = first + more;
+                let within: Vec<(i64, u8)> = ranges.within(first, last)
+                    .flat_map(|r| (r.first..=r.last).map(move |offset| (offset, r.value)))
+                    .collect();
+                let expected: Vec<(i64, u8)> =
+                    model.range(first..=last).map(|(offset, value)| (*offset, *value)).collect();
+                prop_assert_eq!(within, expected);
                 if insert {
                     ranges.insert(run(first, last, value));
                     model.extend((first..=last).map(|offset| (offset, value)));

@@ -65,15 +65,21 @@ pub(super) struct PartitionReply {
     pub(super) acquired: Option<Acquired>,
 }
 
+/// Tells a source's acquisitions apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Acquisition(pub(super) u64);
+
 /// What a partition's reply locked for us. Its records are still to be read:
 /// the next request need not wait for that.
 #[derive(Debug)]
 pub(super) struct Acquired {
+    pub(super) acquisition: Acquisition,
     pub(super) partition: Arc<SourcePartition>,
     /// In order, each offset once.
     pub(super) ranges: Vec<AcquiredRange>,
     /// The broker named an offset twice.
     pub(super) doubled: bool,
+    /// When the first of its locks ends.
     pub(super) deadline: Instant,
     pub(super) arrived_at: Instant,
     pub(super) bytes: Option<Bytes>,
@@ -89,7 +95,7 @@ pub(super) struct Unread {
     pub(super) acquired: Acquired,
     /// What it will probably take when it is read, on top of its own bytes.
     pub(super) reserved: Option<BytesHeld>,
-    /// Its lock is being renewed.
+    /// Its locks are being renewed.
     pub(super) renewing: bool,
 }
 
@@ -119,8 +125,7 @@ pub(super) struct Read {
     pub(super) batch: Option<AcquiredBatch>,
     /// Acquired offsets without a record.
     pub(super) gaps: Vec<(i64, i64)>,
-    /// By which the acquisition is known.
-    pub(super) deadline: Instant,
+    pub(super) acquisition: Acquisition,
     /// Bytes of the answer that were read.
     pub(super) packed: usize,
     /// Bytes of payload that were in them.

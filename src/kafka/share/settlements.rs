@@ -12,12 +12,11 @@ use std::sync::Arc;
 
 use sluice_actors::outcome::Cause;
 use sluice_actors::ports::source::{Answer, AnsweredRange, LostRange, SettleRange, Settlement};
-use sluice_actors::record::{AcquiredBatch, SourcePartition};
+use sluice_actors::record::{AcquiredBatch, CorruptRange, SourcePartition};
 use tokio::time::Instant;
 
 use super::ranges::{Ranges, Run};
-use super::records::AcquiredRange;
-use super::request::Read;
+use super::request::{Acquired, Acquisition, Read};
 
 /// An acknowledgement as the broker numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +62,15 @@ pub(super) struct AckBatch {
     pub(super) deadline: Instant,
 }
 
+/// The lock of an offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lock {
+    /// Which acquisition it came with: renewing moves its end, and the same
+    /// offset may come again.
+    pub(super) acquisition: Acquisition,
+    pub(super) deadline: Instant,
+}
+
 /// What a book has to tell; the answers go out before the losses, and both
 /// before any new acquisition.
 #[derive(Debug, Default)]
@@ -75,8 +83,8 @@ pub(super) struct Told {
 #[derive(Debug)]
 pub(super) struct Book {
     partition: Arc<SourcePartition>,
-    /// Locked, no final settlement asked for; with the lock's deadline.
-    pub(super) held: Ranges<Instant>,
+    /// Locked, no final settlement asked for.
+    pub(super) held: Ranges<Lock>,
     pub(super) pending: Ranges<(AckType, Instant)>,
     /// Offsets of `held` whose lock is to be renewed.
     pub(super) renewals: Ranges<Instant>,
@@ -156,44 +164,82 @@ impl Book {
 
     /// Offsets that a request locked, with or without a record. Those that are
     /// here already have lost their former lock, which is told before.
-    pub(super) fn acquire(&mut self, ranges: &[AcquiredRange], deadline: Instant, told: &mut Told) {
-        for range in ranges {
+    pub(super) fn acquire(&mut self, acquired: &Acquired, told: &mut Told) {
+        let lock = Lock {
+            acquisition: acquired.acquisition,
+            deadline: acquired.deadline,
+        };
+        for range in &acquired.ranges {
             self.forget(range.first, range.last, told);
             self.held.insert(Run {
                 first: range.first,
                 last: range.last,
-                value: deadline,
+                value: lock,
             });
         }
     }
 
-    /// Takes what was read of an acquisition, which is known by its deadline.
-    /// Gaps are settled by the book itself; what has lost its lock meanwhile is
-    /// left out.
+    /// Takes what was read of an acquisition. Gaps are settled by the book
+    /// itself; what has lost its lock meanwhile, which was told then, is left
+    /// out.
     pub(super) fn read(&mut self, read: Read) -> Option<AcquiredBatch> {
-        let deadline = read.deadline;
+        let acquisition = read.acquisition;
         for (first, last) in read.gaps {
-            for run in self.held.remove(first, last) {
-                if run.value == deadline {
-                    self.pending.insert(Run {
-                        first: run.first,
-                        last: run.last,
-                        value: (AckType::Gap, deadline),
-                    });
-                } else {
-                    self.held.insert(run);
-                }
+            for run in self.still_held(acquisition, first, last) {
+                self.held.remove(run.first, run.last);
+                self.pending.insert(Run {
+                    first: run.first,
+                    last: run.last,
+                    value: (AckType::Gap, run.value.deadline),
+                });
             }
         }
-        let held = &self.held;
         let mut batch = read.batch?;
-        batch
-            .records
-            .retain(|record| held.covers(record.offset, record.offset, &deadline));
-        batch
-            .corrupt
-            .retain(|range| held.covers(range.first_offset, range.last_offset, &deadline));
+        batch.records.retain(|record| {
+            let lock = self.held.value(record.offset);
+            lock.is_some_and(|lock| lock.acquisition == acquisition)
+        });
+        let corrupt = std::mem::take(&mut batch.corrupt);
+        batch.corrupt = corrupt
+            .into_iter()
+            .flat_map(|range| {
+                let (first, last) = (range.first_offset, range.last_offset);
+                let parts = self.still_held(acquisition, first, last);
+                parts.into_iter().map(move |run| CorruptRange {
+                    first_offset: run.first,
+                    last_offset: run.last,
+                    ..range.clone()
+                })
+            })
+            .collect();
         (!batch.records.is_empty() || !batch.corrupt.is_empty()).then_some(batch)
+    }
+
+    /// When the first lock ends of what is left of an acquisition.
+    pub(super) fn deadline(&self, acquired: &Acquired) -> Option<Instant> {
+        let left = self.left(acquired);
+        left.into_iter().map(|run| run.value.deadline).min()
+    }
+
+    /// Marks what is left of an acquisition for renewal.
+    pub(super) fn renew_acquired(&mut self, acquired: &Acquired) {
+        for run in self.left(acquired) {
+            self.renew(run.first, run.last);
+        }
+    }
+
+    fn left(&self, acquired: &Acquired) -> Vec<Run<Lock>> {
+        let ranges = acquired.ranges.iter();
+        ranges
+            .flat_map(|range| self.still_held(acquired.acquisition, range.first, range.last))
+            .collect()
+    }
+
+    fn still_held(&self, acquisition: Acquisition, first: i64, last: i64) -> Vec<Run<Lock>> {
+        self.held
+            .within(first, last)
+            .filter(|run| run.value.acquisition == acquisition)
+            .collect()
     }
 
     /// Drops what is known of offsets that were acquired anew.
@@ -236,7 +282,7 @@ impl Book {
                 self.pending.insert(Run {
                     first: run.first,
                     last: run.last,
-                    value: (kind, run.value),
+                    value: (kind, run.value.deadline),
                 });
             }
             runs
@@ -250,11 +296,14 @@ impl Book {
     }
 
     /// Marks what is held for renewal; gives back which offsets those are.
-    pub(super) fn renew(&mut self, first: i64, last: i64) -> Vec<Run<Instant>> {
-        let runs = self.held.remove(first, last);
+    pub(super) fn renew(&mut self, first: i64, last: i64) -> Vec<Run<Lock>> {
+        let runs: Vec<Run<Lock>> = self.held.within(first, last).collect();
         for run in &runs {
-            self.held.insert(*run);
-            self.renewals.insert(*run);
+            self.renewals.insert(Run {
+                first: run.first,
+                last: run.last,
+                value: run.value.deadline,
+            });
         }
         runs
     }

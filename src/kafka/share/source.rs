@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -225,6 +226,7 @@ impl Driver {
                 config,
                 member_id,
                 credit,
+                acquisitions: AtomicU64::new(0),
             }),
             names: Arc::default(),
             connections: BTreeMap::new(),

@@ -95,7 +95,8 @@ impl UnreadQueue {
     }
 
     /// What is to be read now, and how far it may grow. What is being renewed
-    /// waits for the answer: an acquisition is known by its deadline.
+    /// waits for the answers, so that it comes with its new deadline and the
+    /// pipeline hears of no renewal that it did not ask for.
     pub(super) fn take(&mut self, credit: &Credit) -> Option<ToRead> {
         let room = credit
             .limit_bytes()
@@ -125,8 +126,9 @@ impl UnreadQueue {
         })
     }
 
-    /// Sets the locks' deadlines right, and forgets what has lost its lock, or
-    /// was acquired anew.
+    /// Sets the deadlines right, which are those of the first locks to end, and
+    /// forgets what has lost all its locks. Ranges may be renewed one after the
+    /// other: the first lock ends later when the last of them has its answer.
     pub(super) fn update(&mut self, now: Instant, deadline: impl Fn(&Unread) -> Option<Instant>) {
         self.waiting.retain_mut(|one| {
             let Some(deadline) = deadline(one) else {

@@ -8,7 +8,7 @@ use sluice_actors::ports::source::Answer;
 use tokio::time::Instant;
 
 use super::ranges::Run;
-use super::settlements::{AckBatch, AckType, Book, Told};
+use super::settlements::{AckBatch, AckType, Book, Lock, Told};
 
 /// How long past its deadline a lock that nobody settled is kept in the book.
 const EXPIRY_GRACE: Duration = Duration::from_secs(1);
@@ -35,10 +35,11 @@ impl Book {
             }
             // What was settled meanwhile needs no lock and no answer.
             for run in self.held.remove(batch.first, batch.last) {
-                self.held.insert(Run {
-                    value: lock_deadline,
-                    ..run
-                });
+                let lock = Lock {
+                    deadline: lock_deadline,
+                    ..run.value
+                };
+                self.held.insert(Run { value: lock, ..run });
                 let answer = Answer::Renewed { lock_deadline };
                 self.answer(run.first, run.last, batch.kind, answer, told);
             }
@@ -113,10 +114,10 @@ impl Book {
 
     /// Lets go of locks that ended without a settlement.
     pub(super) fn expire(&mut self, now: Instant, told: &mut Told) {
-        let expired: Vec<Run<Instant>> = self
+        let expired: Vec<Run<Lock>> = self
             .held
             .iter()
-            .filter(|run| run.value + EXPIRY_GRACE <= now)
+            .filter(|run| run.value.deadline + EXPIRY_GRACE <= now)
             .collect();
         let cause: Cause = "the lock ended".into();
         for run in expired {
@@ -135,7 +136,7 @@ impl Book {
             self.pending.insert(Run {
                 first: run.first,
                 last: run.last,
-                value: (AckType::Release, run.value),
+                value: (AckType::Release, run.value.deadline),
             });
         }
     }

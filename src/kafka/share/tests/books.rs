@@ -7,12 +7,12 @@ use std::time::Duration;
 use proptest::prelude::*;
 use sluice_actors::credit::Credit;
 use sluice_actors::ports::source::{Answer, SettleRange, Settlement};
-use sluice_actors::record::{AcquiredBatch, SourcePartition, TopicId};
+use sluice_actors::record::{AcquiredBatch, CorruptRange, SourcePartition, TopicId};
 use tokio::time::Instant;
 
 use super::sim::{key, record};
 use crate::kafka::share::records::AcquiredRange;
-use crate::kafka::share::request::Read;
+use crate::kafka::share::request::{Acquired, Acquisition, Read};
 use crate::kafka::share::settlements::{AckBatch, AckType, Book, Told};
 use crate::kafka::share::verdicts::Refused;
 
@@ -30,6 +30,7 @@ fn partition() -> Arc<SourcePartition> {
 struct Desk {
     book: Book,
     partition: Arc<SourcePartition>,
+    acquisition: Acquisition,
     now: Instant,
     told: Told,
 }
@@ -40,6 +41,7 @@ impl Desk {
         Self {
             book: Book::new(Arc::clone(&partition)),
             partition,
+            acquisition: Acquisition(0),
             now: Instant::now(),
             told: Told::default(),
         }
@@ -52,36 +54,62 @@ impl Desk {
     }
 
     fn acquire(&mut self, first: i64, last: i64) {
-        let range = AcquiredRange {
-            first,
-            last,
-            delivery_count: 1,
+        self.acquisition.0 += 1;
+        let acquired = Acquired {
+            acquisition: self.acquisition,
+            partition: Arc::clone(&self.partition),
+            ranges: vec![AcquiredRange {
+                first,
+                last,
+                delivery_count: 1,
+            }],
+            doubled: false,
+            deadline: self.now + LOCK,
+            arrived_at: self.now,
+            bytes: None,
+            held: Credit::new(0).hold(0),
         };
-        self.book.acquire(&[range], self.now + LOCK, &mut self.told);
+        self.book.acquire(&acquired, &mut self.told);
     }
 
-    /// What was acquired now was read; gives back the offsets of its records.
+    /// What was acquired last was read; gives back the offsets of its records.
     fn read(&mut self, records: std::ops::Range<i64>, gaps: &[(i64, i64)]) -> Vec<i64> {
+        let kept = self.read_also(records, gaps, &[]);
+        let records = kept.into_iter().flat_map(|batch| batch.records);
+        records.map(|record| record.offset).collect()
+    }
+
+    fn read_also(
+        &mut self,
+        records: std::ops::Range<i64>,
+        gaps: &[(i64, i64)],
+        corrupt: &[(i64, i64)],
+    ) -> Option<AcquiredBatch> {
+        let corrupt = corrupt
+            .iter()
+            .map(|&(first_offset, last_offset)| CorruptRange {
+                first_offset,
+                last_offset,
+                delivery_count: 1,
+                cause: "CRC".into(),
+            });
         let batch = AcquiredBatch {
             partition: Arc::clone(&self.partition),
             records: records.map(record).collect(),
-            corrupt: Vec::new(),
+            corrupt: corrupt.collect(),
             lock_deadline: self.now + LOCK,
             acquired_at: self.now,
             held: Credit::new(0).hold(0),
         };
-        let read = Read {
+        self.book.read(Read {
             broker: 1,
             key: key(3),
             batch: Some(batch),
             gaps: gaps.to_vec(),
-            deadline: self.now + LOCK,
+            acquisition: self.acquisition,
             packed: 0,
             unpacked: 0,
-        };
-        let kept = self.book.read(read);
-        let records = kept.into_iter().flat_map(|batch| batch.records);
-        records.map(|record| record.offset).collect()
+        })
     }
 
     fn settle(&mut self, first: i64, last: i64, settlement: Settlement) {
@@ -355,16 +383,32 @@ fn gaps_are_settled_unasked_and_never_told() {
 #[test]
 fn what_lost_its_lock_before_it_was_read_is_left_out() {
     let mut desk = Desk::holding(0, 5);
-    let (first, again) = (desk.now, desk.now + LOCK);
-    desk.now = again;
+    let first = desk.acquisition;
     desk.acquire(2, 3);
-    desk.now = first;
+    let again = std::mem::replace(&mut desk.acquisition, first);
     assert_eq!(desk.read(0..5, &[(3, 3), (5, 5)]), [0, 1, 4]);
-    desk.now = again;
+    desk.acquisition = again;
     assert_eq!(desk.read(2..4, &[]), [2, 3], "the newer acquisition stands");
     assert_eq!(desk.take(), [(5, 5, AckType::Gap)]);
     desk.book.lose(&"connection lost".into(), &mut desk.told);
     assert!(desk.read(2..4, &[]).is_empty());
+}
+
+#[test]
+fn corrupt_offsets_are_told_as_far_as_their_locks_last() {
+    let mut desk = Desk::holding(0, 9);
+    // One part is renewed, another one comes again.
+    desk.settle(0, 1, Settlement::Renew);
+    desk.take();
+    desk.now += Duration::from_secs(1);
+    desk.confirm();
+    let first = desk.acquisition;
+    desk.acquire(4, 5);
+    desk.acquisition = first;
+    let batch = desk.read_also(0..0, &[], &[(0, 9)]).unwrap();
+    let corrupt = batch.corrupt.iter();
+    let told: Vec<_> = corrupt.map(|c| (c.first_offset, c.last_offset)).collect();
+    assert_eq!(told, [(0, 1), (2, 3), (6, 9)]);
 }
 
 #[derive(Clone, Debug)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use krafka::error::ErrorCode::{InvalidRecordState, NotEnoughReplicas};
 use sluice_actors::ports::source::Settlement;
 
 use super::sim::{LOCK, Sim, answer, batches, key};
@@ -230,6 +231,73 @@ fn what_waits_to_be_read_is_renewed_and_comes_with_the_new_deadline() {
 }
 
 #[test]
+fn ranges_that_are_renewed_apart_are_read_together_after_the_last_answer() {
+    let mut sim = Sim::holding(1000, 0, 0);
+    sim.fetch(1);
+    let held = sim.credit.hold(1 << 20);
+    sim.starved = true;
+    let acquired = sim.acquired(0, &[(10, 14), (17, 19)]);
+    sim.reply(1, vec![acquired]);
+    sim.pass(LOCK / 4);
+    sim.settle(0, 0, 0, Settlement::Accept);
+    let sent = batches(&sim.acknowledge(), 0);
+    let renewals = [(10, 14, AckType::Renew), (17, 19, AckType::Renew)];
+    assert_eq!(sent[1..], renewals, "with what will be refused: {sent:?}");
+    sim.starved = false;
+    drop(held);
+    sim.reply(1, vec![answer(0, None, Some(InvalidRecordState))]);
+    // Each part is tried alone, and gets a deadline of its own.
+    let mut renewed = 0;
+    while renewed < 2 {
+        assert_eq!(sim.offsets(), [0], "not while an answer is out");
+        sim.pass(MILLI);
+        let Body::Acknowledge(sent) = sim.request().body else {
+            sim.accept(1, &[]);
+            continue;
+        };
+        let renews = batches(&sent, 0)[0].2 == AckType::Renew;
+        renewed += usize::from(renews);
+        let error = (!renews).then_some(InvalidRecordState);
+        sim.reply(1, vec![answer(0, None, error)]);
+    }
+    sim.plan();
+    sim.read();
+    sim.accept(1, &[]);
+    assert_eq!(sim.offsets(), [0, 10, 11, 12, 13, 14, 17, 18, 19]);
+    let news = sim.news();
+    assert!(
+        !news.iter().any(|told| told.starts_with("lost")),
+        "{news:?}"
+    );
+}
+
+#[test]
+fn what_came_again_while_it_was_being_renewed_is_read_once() {
+    let mut sim = Sim::joined(1000, &[1]);
+    sim.fetch(1);
+    let held = sim.credit.hold(1 << 20);
+    sim.starved = true;
+    let acquired = sim.acquired(0, &[(0, 4), (7, 9)]);
+    sim.reply(1, vec![acquired]);
+    sim.pass(LOCK / 4);
+    sim.acknowledge();
+    sim.reply(1, vec![answer(0, None, Some(NotEnoughReplicas))]);
+    drop(held);
+    sim.fetch(1);
+    sim.bring(1, 0, 0, 4);
+    sim.starved = false;
+    sim.pass(100 * MILLI);
+    assert_eq!(batches(&sim.acknowledge(), 0), [(7, 9, AckType::Renew)]);
+    sim.accept(1, &[0]);
+    sim.plan();
+    sim.read();
+    sim.accept(1, &[]);
+    let mut offsets = sim.offsets();
+    offsets.sort_unstable();
+    assert_eq!(offsets, [0, 1, 2, 3, 4, 7, 8, 9]);
+}
+
+#[test]
 fn a_fetch_waits_briefly_while_something_is_open_and_long_when_idle() {
     let mut sim = Sim::joined(1000, &[1]);
     assert_eq!(sim.fetch(1).max_wait, Duration::from_millis(500));
@@ -249,7 +317,6 @@ fn a_fetch_waits_briefly_while_something_is_open_and_long_when_idle() {
 
 #[test]
 fn what_was_refused_is_tried_again_alone_and_halved() {
-    use krafka::error::ErrorCode::InvalidRecordState;
     let mut sim = Sim::holding(1000, 0, 3);
     sim.settle(0, 0, 0, Settlement::Release);
     sim.settle(0, 1, 3, Settlement::Accept);

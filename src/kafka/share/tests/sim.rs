@@ -15,8 +15,8 @@ use crate::kafka::share::config::ShareSourceConfig;
 use crate::kafka::share::layout::{Layout, Place, Survey};
 use crate::kafka::share::records::AcquiredRange;
 use crate::kafka::share::request::{
-    Acknowledgements, Acquired, Body, Failure, Fetch, HasRead, PartitionReply, Read, Refusal,
-    Reply, Request,
+    Acknowledgements, Acquired, Acquisition, Body, Failure, Fetch, HasRead, PartitionReply, Read,
+    Refusal, Reply, Request,
 };
 use crate::kafka::share::session::PartitionKey;
 use crate::kafka::share::settlements::AckType;
@@ -82,6 +82,7 @@ pub(super) struct Sim {
     pub(super) growth: usize,
     /// Nothing that is acquired can be read.
     pub(super) starved: bool,
+    acquisitions: u64,
     batches: Vec<AcquiredBatch>,
 }
 
@@ -107,6 +108,7 @@ impl Sim {
             expires_at: None,
             growth: 1,
             starved: false,
+            acquisitions: 0,
             batches: Vec::new(),
         }
     }
@@ -206,7 +208,7 @@ impl Sim {
         let read = to_read.unread.into_iter().map(|unread| Read {
             broker: unread.broker,
             key: unread.key,
-            deadline: unread.acquired.deadline,
+            acquisition: unread.acquired.acquisition,
             gaps: Vec::new(),
             batch: Some(batch(unread.acquired)),
             packed: 1,
@@ -238,14 +240,23 @@ impl Sim {
         last: i64,
         mut others: Vec<PartitionReply>,
     ) {
-        others.push(PartitionReply {
+        others.push(self.acquired(index, &[(first, last)]));
+        self.reply(broker, others);
+    }
+
+    /// What an answer brings of a partition.
+    pub(super) fn acquired(&mut self, index: i32, ranges: &[(i64, i64)]) -> PartitionReply {
+        self.acquisitions += 1;
+        let range = |&(first, last): &(i64, i64)| AcquiredRange {
+            first,
+            last,
+            delivery_count: 1,
+        };
+        PartitionReply {
             acquired: Some(Acquired {
+                acquisition: Acquisition(self.acquisitions),
                 partition: partition(index),
-                ranges: vec![AcquiredRange {
-                    first,
-                    last,
-                    delivery_count: 1,
-                }],
+                ranges: ranges.iter().map(range).collect(),
                 doubled: false,
                 deadline: self.now + LOCK,
                 arrived_at: self.now,
@@ -253,8 +264,7 @@ impl Sim {
                 held: self.credit.hold(1),
             }),
             ..answer(index, None, None)
-        });
-        self.reply(broker, others);
+        }
     }
 
     pub(super) fn fail(&mut self, broker: i32, failure: Failure) -> bool {
@@ -289,6 +299,12 @@ impl Sim {
                 self.batches.extend(batches);
             }
         }
+    }
+
+    /// The records that the pipeline was told of and is not done with.
+    pub(super) fn offsets(&self) -> Vec<i64> {
+        let records = self.batches.iter().flat_map(|batch| &batch.records);
+        records.map(|record| record.offset).collect()
     }
 
     /// The pipeline is done with all that it was told of.
