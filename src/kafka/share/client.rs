@@ -289,7 +289,7 @@ impl Client {
 
     /// What is to be read and brought back by `read`; after the next requests
     /// are on their way, which need not wait for it.
-    pub(super) fn take_unread(&mut self) -> Option<ToRead> {
+    pub(super) fn take_unread(&mut self) -> Vec<ToRead> {
         self.unread.take(&self.credit)
     }
 

@@ -199,7 +199,8 @@ impl Courier {
     /// are corrupt: they are told so, or they would come again for ever.
     pub(super) fn read(&self, to_read: ToRead) -> HasRead {
         let mut done = HasRead::default();
-        let mut room = to_read.room;
+        let granted = to_read.room;
+        let mut room = granted.bytes();
         let mut unread = to_read.unread.into_iter();
         for one in unread.by_ref() {
             let unreadable = self.unreadable(&one);
@@ -214,6 +215,8 @@ impl Courier {
             room -= growth;
         }
         done.left.extend(unread);
+        // What was read has its own credit now.
+        drop(granted);
         done
     }
 

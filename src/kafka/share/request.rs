@@ -103,9 +103,9 @@ pub(super) struct Unread {
 #[derive(Debug)]
 pub(super) struct ToRead {
     pub(super) unread: Vec<Unread>,
-    /// So many bytes more than they are may come of them. The batch that goes
-    /// beyond that is the last one.
-    pub(super) room: usize,
+    /// So many bytes more than they are may come of them, kept for them until
+    /// they are read. The batch that goes beyond that is the last one.
+    pub(super) room: BytesHeld,
 }
 
 /// What became of it.

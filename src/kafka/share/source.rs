@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use krafka::Kafka;
@@ -25,13 +24,11 @@ use super::config::ShareSourceConfig;
 use super::fetch::{Courier, Done, PartitionNames, Route, names};
 use super::layout::{Survey, Surveyor};
 use super::membership::{Heart, Member};
-use super::request::{Failure, HasRead, Request, ToRead};
+use super::request::{Failure, HasRead, Request};
 use super::wire::{Cluster, Connection};
 
 /// Events that may wait for the pipeline before they queue up here.
 const EVENTS: usize = 64;
-/// Bytes that are read at once: some tenths of a millisecond.
-const PIECE: usize = 128 << 10;
 /// How long a source that was dropped without closing may take to leave.
 const DROPPED: Duration = Duration::from_secs(5);
 
@@ -154,27 +151,6 @@ struct Driver {
     close_by: Option<Instant>,
 }
 
-/// Partitions' answers to be read together, `PIECE` bytes or the last of them.
-/// Each may take its part of the room.
-fn pieces(to_read: ToRead) -> Vec<ToRead> {
-    let mut pieces = Vec::new();
-    let (mut piece, mut bytes) = (Vec::new(), 0);
-    for one in to_read.unread {
-        bytes += one.acquired.bytes.as_ref().map_or(0, Bytes::len);
-        piece.push(one);
-        if bytes >= PIECE {
-            pieces.push(std::mem::take(&mut piece));
-            bytes = 0;
-        }
-    }
-    if !piece.is_empty() {
-        pieces.push(piece);
-    }
-    let room = to_read.room / pieces.len().max(1);
-    let piece = |unread| ToRead { unread, room };
-    pieces.into_iter().map(piece).collect()
-}
-
 /// Why the driver woke up.
 enum Woken {
     Done(Result<Done, JoinError>),
@@ -291,8 +267,7 @@ impl Driver {
     /// Has records read, beside the requests that were just sent: much of it
     /// in pieces, so that the first of it goes on while the rest is read.
     fn read(&mut self) {
-        let to_read = self.client.take_unread();
-        for piece in to_read.into_iter().flat_map(pieces) {
+        for piece in self.client.take_unread() {
             let courier = Arc::clone(&self.courier);
             self.readings.spawn(async move { courier.read(piece) });
         }

@@ -18,6 +18,8 @@ use super::request::{Read, ToRead, Unread};
 const GUESS: usize = 64;
 /// An answer that grows so far unexpectedly fits into the credit all the same.
 const CAUTION: usize = 8;
+/// Bytes that are read at once: some tenths of a millisecond.
+const PIECE: usize = 128 << 10;
 /// When this part of its lock's time has passed, what waits is renewed.
 const RENEWAL: u32 = 4;
 
@@ -30,7 +32,8 @@ pub(super) struct UnreadQueue {
     fresh: bool,
     /// How many times larger than in the log records are, at most and lately.
     growth: usize,
-    /// Of what waits or is being read, see [`Unread::reserved`].
+    /// For what waits, see [`Unread::reserved`], and for what is being read, see
+    /// [`ToRead::room`].
     reserved: Arc<Credit>,
 }
 
@@ -73,8 +76,7 @@ impl UnreadQueue {
 
     /// The next fetch asks for what that leaves.
     fn reserve(&self, unread: &mut Unread) {
-        let packed = unread.acquired.held.bytes();
-        let more = packed.saturating_mul(self.growth - 1);
+        let more = growing(unread.acquired.held.bytes(), self.growth);
         unread.reserved = Some(self.reserved.hold(more));
     }
 
@@ -94,24 +96,45 @@ impl UnreadQueue {
         free.div_ceil(self.growth.max(CAUTION))
     }
 
-    /// What is to be read now, and how far it may grow. What is being renewed
-    /// waits for the answers, so that it comes with its new deadline and the
-    /// pipeline hears of no renewal that it did not ask for.
-    pub(super) fn take(&mut self, credit: &Credit) -> Option<ToRead> {
-        let room = credit
+    /// What is to be read now, in pieces that may be read side by side, and how
+    /// far each may grow. Each reads a batch at least, so only the first one is
+    /// read without room. What is being renewed waits for the answers, so that
+    /// it comes with its new deadline and the pipeline hears of no renewal that
+    /// it did not ask for.
+    pub(super) fn take(&mut self, credit: &Credit) -> Vec<ToRead> {
+        let mut room = credit
             .limit_bytes()
             .saturating_sub(self.held_by_others(credit));
-        let fresh = std::mem::take(&mut self.fresh);
-        if room == 0 && !fresh {
-            return None;
-        }
-        let (renewing, unread): (VecDeque<_>, VecDeque<_>) =
+        let mut may_read = std::mem::take(&mut self.fresh) || room > 0;
+        let (renewing, ready): (VecDeque<_>, VecDeque<_>) =
             self.waiting.drain(..).partition(|one| one.renewing);
         self.waiting = renewing;
-        (!unread.is_empty()).then(|| ToRead {
-            unread: unread.into(),
-            room,
-        })
+        let mut taken = Vec::new();
+        for piece in pieces(ready) {
+            if may_read {
+                let to_read = self.grant(piece, room);
+                room -= to_read.room.bytes();
+                taken.push(to_read);
+            } else {
+                self.waiting.extend(piece);
+            }
+            may_read = room > 0;
+        }
+        taken
+    }
+
+    /// The room takes the place of what was reserved, until the piece is read:
+    /// nobody else gets it. It is as much as was asked for with this in mind.
+    fn grant(&self, mut piece: Vec<Unread>, room: usize) -> ToRead {
+        for one in &mut piece {
+            one.reserved = None;
+        }
+        let packed = piece.iter().map(|one| one.acquired.held.bytes()).sum();
+        let may_grow = growing(packed, self.growth.max(CAUTION));
+        ToRead {
+            unread: piece,
+            room: self.reserved.hold(room.min(may_grow)),
+        }
     }
 
     /// What is to be renewed now; nobody else does it before it is read.
@@ -157,6 +180,29 @@ impl UnreadQueue {
     pub(super) fn renewal_at(&self) -> Option<Instant> {
         self.waiting.iter().filter_map(renewal_at).min()
     }
+}
+
+/// What comes on top of so many bytes that grow so many times.
+fn growing(packed: usize, times: usize) -> usize {
+    packed.saturating_mul(times - 1)
+}
+
+/// Partitions' answers to be read together, `PIECE` bytes or the last of them.
+fn pieces(unread: impl IntoIterator<Item = Unread>) -> Vec<Vec<Unread>> {
+    let mut pieces = Vec::new();
+    let (mut piece, mut bytes) = (Vec::new(), 0);
+    for one in unread {
+        bytes += one.acquired.held.bytes();
+        piece.push(one);
+        if bytes >= PIECE {
+            pieces.push(std::mem::take(&mut piece));
+            bytes = 0;
+        }
+    }
+    if !piece.is_empty() {
+        pieces.push(piece);
+    }
+    pieces
 }
 
 fn renewal_at(unread: &Unread) -> Option<Instant> {

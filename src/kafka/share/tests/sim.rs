@@ -16,7 +16,7 @@ use crate::kafka::share::layout::{Layout, Place, Survey};
 use crate::kafka::share::records::AcquiredRange;
 use crate::kafka::share::request::{
     Acknowledgements, Acquired, Acquisition, Body, Failure, Fetch, HasRead, PartitionReply, Read,
-    Refusal, Reply, Request,
+    Refusal, Reply, Request, ToRead,
 };
 use crate::kafka::share::session::PartitionKey;
 use crate::kafka::share::settlements::AckType;
@@ -195,9 +195,12 @@ impl Sim {
 
     /// Every offset that was acquired has a record.
     pub(super) fn read(&mut self) {
-        let Some(to_read) = self.client.take_unread() else {
-            return;
-        };
+        for to_read in self.client.take_unread() {
+            self.read_piece(to_read);
+        }
+    }
+
+    fn read_piece(&mut self, to_read: ToRead) {
         if self.starved {
             let left = to_read.unread;
             return self.client.read(HasRead {

@@ -8,7 +8,7 @@ use sluice_actors::credit::Credit;
 use tokio::time::Instant;
 
 use super::sim::{LOCK, key, partition};
-use crate::kafka::share::request::{Acquired, Acquisition, Read, Unread};
+use crate::kafka::share::request::{Acquired, Acquisition, Read, ToRead, Unread};
 use crate::kafka::share::unread::UnreadQueue;
 
 const LIMIT: usize = 100_000;
@@ -63,10 +63,11 @@ impl Desk {
         self.queue.put_back(left);
     }
 
-    /// How many are to be read, and how far they may grow.
-    fn take(&mut self) -> Option<(usize, usize)> {
-        let to_read = self.queue.take(&self.credit)?;
-        Some((to_read.unread.len(), to_read.room))
+    /// How many are to be read in each piece, and how far they may grow.
+    fn take(&mut self) -> Vec<(usize, usize)> {
+        let pieces = self.queue.take(&self.credit);
+        let short = |piece: &ToRead| (piece.unread.len(), piece.room.bytes());
+        pieces.iter().map(short).collect()
     }
 }
 
@@ -97,7 +98,7 @@ fn less_is_asked_for_until_what_came_is_read() {
     );
     desk.put_back(10);
     desk.push(10);
-    assert_eq!(desk.take(), Some((2, 40_000)), "beside what is being read");
+    assert_eq!(desk.take(), [(2, 580)], "beside what is being read");
     drop(reading);
     assert_eq!(desk.queue.askable(LIMIT), LIMIT.div_ceil(30));
 }
@@ -125,15 +126,20 @@ fn with_free_bytes_something_is_asked_for_however_much_it_grows() {
 #[test]
 fn what_came_is_read_at_once_as_far_as_the_credit_goes() {
     let mut desk = Desk::new(1);
-    assert_eq!(desk.take(), None);
+    assert_eq!(desk.take(), []);
     let others = desk.credit.hold(70_000);
     desk.push(1000);
     desk.push(1000);
-    assert_eq!(desk.take(), Some((2, 30_000)), "its own bytes apart");
+    assert_eq!(desk.take(), [(2, 14_000)], "as was asked for with caution");
+    let more = desk.credit.hold(20_000);
+    desk.push(1000);
+    desk.push(1000);
+    assert_eq!(desk.take(), [(2, 10_000)], "its own bytes apart");
+    drop(more);
     drop(others);
     let _all = desk.credit.hold(LIMIT);
     desk.push(1000);
-    assert_eq!(desk.take(), Some((1, 0)), "one batch, whatever the credit");
+    assert_eq!(desk.take(), [(1, 0)], "one batch, whatever the credit");
 }
 
 #[test]
@@ -141,11 +147,36 @@ fn what_is_left_waits_for_credit() {
     let mut desk = Desk::new(1);
     let all = desk.credit.hold(LIMIT);
     desk.put_back(1000);
-    assert_eq!(desk.take(), None);
+    assert_eq!(desk.take(), []);
     let most = desk.credit.hold(LIMIT - 5000);
     drop(all);
-    assert_eq!(desk.take(), Some((1, 5000)));
+    assert_eq!(desk.take(), [(1, 5000)]);
     drop(most);
+}
+
+#[test]
+fn without_room_only_the_first_piece_is_read() {
+    let mut desk = Desk::new(1);
+    let all = desk.credit.hold(LIMIT);
+    desk.push(200_000);
+    desk.push(200_000);
+    assert_eq!(desk.take(), [(1, 0)]);
+    assert_eq!(desk.take(), [], "the other one waits");
+    drop(all);
+    assert_eq!(desk.take(), [(1, LIMIT)]);
+}
+
+#[test]
+fn room_is_granted_once_until_what_it_is_for_was_read() {
+    let mut desk = Desk::new(1);
+    desk.push(10_000);
+    let reading = desk.queue.take(&desk.credit);
+    assert_eq!(reading[0].room.bytes(), 70_000);
+    desk.push(10_000);
+    assert_eq!(desk.take(), [(1, 20_000)], "what the other one leaves");
+    drop(reading);
+    desk.push(10_000);
+    assert_eq!(desk.take(), [(1, 70_000)]);
 }
 
 #[test]
@@ -153,8 +184,8 @@ fn what_is_left_is_read_first() {
     let mut desk = Desk::new(1);
     desk.push(10);
     desk.put_back(20);
-    let to_read = desk.queue.take(&desk.credit).unwrap();
-    let sizes = to_read
+    let to_read = desk.queue.take(&desk.credit);
+    let sizes = to_read[0]
         .unread
         .iter()
         .map(|one| one.acquired.bytes.as_ref().unwrap().len());
@@ -176,15 +207,15 @@ fn what_waits_is_renewed_and_read_after_the_answer() {
 
     drop(all);
     desk.queue.update(renewal_at, |_| Some(deadline));
-    assert_eq!(desk.take(), None, "the answer will change its deadline");
+    assert_eq!(desk.take(), [], "the answer will change its deadline");
     desk.queue.update(renewal_at, |_| Some(renewal_at + LOCK));
     assert_eq!(
         desk.queue.renewal_at(),
         Some(renewal_at + LOCK / 4),
         "and so on"
     );
-    let to_read = desk.queue.take(&desk.credit).unwrap();
-    assert_eq!(to_read.unread[0].acquired.deadline, renewal_at + LOCK);
+    let to_read = desk.queue.take(&desk.credit);
+    assert_eq!(to_read[0].unread[0].acquired.deadline, renewal_at + LOCK);
 }
 
 #[test]
@@ -192,6 +223,6 @@ fn what_has_lost_its_lock_is_not_read() {
     let mut desk = Desk::new(1);
     desk.push(1000);
     desk.queue.update(desk.now, |_| None);
-    assert_eq!(desk.take(), None);
+    assert_eq!(desk.take(), []);
     assert_eq!(desk.credit.held_bytes(), 0);
 }
