@@ -295,12 +295,15 @@ impl Client {
 
     /// Records were read.
     pub(super) fn read(&mut self, done: HasRead) {
+        // What is left is reserved for by what was learned just now.
+        for one in &done.read {
+            self.unread.observe(one);
+        }
         if self.closing.is_none() {
             self.unread.put_back(done.left);
         }
         let mut batches = Vec::with_capacity(done.read.len());
         for one in done.read {
-            self.unread.observe(&one);
             if let Some(broker) = self.brokers.get_mut(&one.broker) {
                 batches.extend(broker.read(one));
             }
