@@ -10,7 +10,7 @@ use super::sim::{LOCK, Sim, answer, batches, key};
 use crate::kafka::share::client::Membership;
 use crate::kafka::share::config::AcquireMode;
 use crate::kafka::share::layout::Place;
-use crate::kafka::share::request::Body;
+use crate::kafka::share::request::{Body, HasRead, Read};
 use crate::kafka::share::settlements::AckType;
 
 const MILLI: Duration = Duration::from_millis(1);
@@ -269,6 +269,31 @@ fn ranges_that_are_renewed_apart_are_read_together_after_the_last_answer() {
         !news.iter().any(|told| told.starts_with("lost")),
         "{news:?}"
     );
+}
+
+#[test]
+fn what_is_left_is_reserved_for_by_what_was_just_read() {
+    let mut sim = Sim::joined(1000, &[1]);
+    sim.fetch(1);
+    sim.starved = true;
+    sim.bring(1, 0, 0, 9);
+    let mut left = sim.client.take_unread().remove(0).unread;
+    left[0].acquired.held = sim.credit.hold(1000);
+    let read = Read {
+        broker: 1,
+        key: key(0),
+        batch: None,
+        gaps: Vec::new(),
+        acquisition: left[0].acquired.acquisition,
+        packed: 1,
+        unpacked: 1000,
+    };
+    sim.client.read(HasRead {
+        read: vec![read],
+        left,
+    });
+    let free = (1_usize << 20) - 1000 - 999_000;
+    assert_eq!(sim.fetch(1).max_bytes, free.div_ceil(1000));
 }
 
 #[test]
