@@ -39,6 +39,10 @@ impl LogFactory {
     }
 }
 
+/// Records are printed whatever `log.level` says: what was not printed would
+/// count as delivered.
+pub const TARGET: &str = "sluice::record";
+
 impl SinkFactory for LogFactory {
     fn traits(&self) -> SinkTraits {
         SinkTraits {
@@ -82,6 +86,7 @@ impl LogSink {
     fn log(&self, record: &SinkRecord) -> Result<(), ConvertError> {
         let (key, value) = (self.text(&record.key)?, self.text(&record.value)?);
         tracing::info!(
+            target: TARGET,
             connector = self.context.connector,
             task = self.context.task,
             topic = &*record.topic,

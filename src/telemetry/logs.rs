@@ -3,15 +3,43 @@
 use tracing_subscriber::{EnvFilter, fmt};
 
 use crate::config::worker::{LogConfig, LogFormat};
+use crate::sinks::log;
 
 /// Turns logging on. A second call changes nothing.
 pub fn start(config: &LogConfig) {
-    // The client's retries are told by the share source, once each.
-    let filter = EnvFilter::new(format!("{},krafka=error", config.level));
-    let builder = fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = fmt()
+        .with_env_filter(filter(config.level))
+        .with_writer(std::io::stderr);
     // An error means that somebody has turned it on before.
     let _ = match config.format {
         LogFormat::Text => builder.with_ansi(false).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
+}
+
+/// The client's retries are told by the share source, once each.
+fn filter(level: impl std::fmt::Display) -> EnvFilter {
+    EnvFilter::new(format!("{level},krafka=error,{}=info", log::TARGET))
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn the_log_sinks_records_are_printed_at_every_level() {
+        for level in ["error", "warn", "info", "debug"] {
+            let subscriber = fmt().with_env_filter(filter(level)).finish();
+            tracing::subscriber::with_default(subscriber, || {
+                assert!(
+                    tracing::enabled!(target: log::TARGET, Level::INFO),
+                    "{level}"
+                );
+                let told = tracing::enabled!(target: "sluice::app", Level::INFO);
+                assert_eq!(told, level == "info" || level == "debug", "{level}");
+            });
+        }
+    }
 }

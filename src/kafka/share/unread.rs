@@ -162,7 +162,8 @@ impl UnreadQueue {
             }
             one.acquired.deadline = deadline;
             one.acquired.arrived_at = now;
-            std::mem::take(&mut one.renewing)
+            one.renewing = false;
+            true
         });
     }
 

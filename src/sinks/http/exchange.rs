@@ -73,6 +73,8 @@ impl Exchange {
     /// Sends a request with so many records. One whose token is refused goes
     /// out once more with a new one.
     pub(super) async fn send(&self, mut request: Request, records: usize) -> Verdict {
+        // Nothing in it, nothing to tell of: a tombstone's DELETE.
+        let records = request.body().map(|_| records);
         let again = match self.signer {
             Signer::Tokens(_) => request.try_clone(),
             Signer::Nobody | Signer::Header(_) => None,
@@ -141,7 +143,13 @@ impl Exchange {
         Verdict::Retry(cause.into())
     }
 
-    async fn read(&self, answer: Response, records: usize, token: Option<&Secret>) -> Verdict {
+    /// `records` are those in the request's body, if it has one.
+    async fn read(
+        &self,
+        answer: Response,
+        records: Option<usize>,
+        token: Option<&Secret>,
+    ) -> Verdict {
         let status = answer.status();
         match self.settings.classes.of(status.as_u16()) {
             Class::Success => self.read_success(answer, records, token).await,
@@ -152,11 +160,13 @@ impl Exchange {
     async fn read_success(
         &self,
         answer: Response,
-        records: usize,
+        records: Option<usize>,
         token: Option<&Secret>,
     ) -> Verdict {
         let (origin, status) = (&self.origin, answer.status());
-        let Some(items) = &self.settings.items else {
+        // Another status that counts as success (409, say) has no items either.
+        let items = self.settings.items.as_ref().zip(records);
+        let Some((items, records)) = items.filter(|_| status.is_success()) else {
             // Read for the sake of the connection; what it says is settled.
             let _ = read_up_to(answer, READ_LIMIT).await;
             return Verdict::Delivered;

@@ -119,7 +119,12 @@ async fn tombstones_are_done_rejected_or_deleted_by_setting() {
         ("delete", "delivered", vec!["DELETE /items/k "]),
     ] {
         receiver.arrivals().clear();
-        let mut sink = sink(&url, &[("behavior.on.null.values", behavior)]).await;
+        // A DELETE has no items that its answer could tell of.
+        let settings = [
+            ("behavior.on.null.values", behavior),
+            ("response.items.pointer", "/items"),
+        ];
+        let mut sink = sink(&url, &settings).await;
         let (result, outcomes) = put(sink.as_mut(), vec![keyed(0, "k", Datum::null())]).await;
         assert_eq!(
             (result, told(outcomes)),
