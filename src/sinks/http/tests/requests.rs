@@ -123,6 +123,7 @@ async fn tombstones_are_done_rejected_or_deleted_by_setting() {
         let settings = [
             ("behavior.on.null.values", behavior),
             ("response.items.pointer", "/items"),
+            ("response.item.status.pointer", "/status"),
         ];
         let mut sink = sink(&url, &settings).await;
         let (result, outcomes) = put(sink.as_mut(), vec![keyed(0, "k", Datum::null())]).await;
