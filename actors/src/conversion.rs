@@ -32,11 +32,11 @@ impl Conversion {
         let topic = &*partition.topic;
         entering(Stage::KeyConverter);
         let key = guarded(Stage::KeyConverter, || {
-            self.key.to_datum(topic, raw.key.clone())
+            self.key.to_datum(topic, raw.key.as_ref())
         })?;
         entering(Stage::ValueConverter);
         let value = guarded(Stage::ValueConverter, || {
-            self.value.to_datum(topic, raw.value.clone())
+            self.value.to_datum(topic, raw.value.as_ref())
         })?;
         entering(Stage::HeaderConverter);
         let headers = self.headers(topic, &raw.headers)?;
@@ -78,7 +78,7 @@ impl Conversion {
                 .map(|header| {
                     let key = std::str::from_utf8(&header.key)
                         .map_err(|_| ConvertError("a header's key is not UTF-8".into()))?;
-                    let value = self.header.to_datum(topic, key, header.value.clone())?;
+                    let value = self.header.to_datum(topic, key, header.value.as_ref())?;
                     Ok(Header {
                         key: key.into(),
                         value,

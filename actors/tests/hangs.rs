@@ -62,8 +62,8 @@ impl Trap {
 struct Trapped(Trap);
 
 impl Converter for Trapped {
-    fn to_datum(&self, topic: &str, bytes: Option<Bytes>) -> Result<Datum, ConvertError> {
-        if bytes.as_deref() == Some(b"trap") {
+    fn to_datum(&self, topic: &str, bytes: Option<&Bytes>) -> Result<Datum, ConvertError> {
+        if bytes.map(Bytes::as_ref) == Some(b"trap") {
             self.0.block();
         }
         Converter::to_datum(&AsTheyAre, topic, bytes)
@@ -384,7 +384,7 @@ async fn a_converter_that_is_slow_but_moves_on_is_not_taken_for_a_hang() {
 struct Noting(Arc<Mutex<Option<std::thread::ThreadId>>>);
 
 impl Converter for Noting {
-    fn to_datum(&self, topic: &str, bytes: Option<Bytes>) -> Result<Datum, ConvertError> {
+    fn to_datum(&self, topic: &str, bytes: Option<&Bytes>) -> Result<Datum, ConvertError> {
         *self.0.lock() = Some(std::thread::current().id());
         Converter::to_datum(&AsTheyAre, topic, bytes)
     }
@@ -394,7 +394,7 @@ impl Converter for Noting {
 struct Slow(Mutex<mpsc::Receiver<()>>);
 
 impl Converter for Slow {
-    fn to_datum(&self, topic: &str, bytes: Option<Bytes>) -> Result<Datum, ConvertError> {
+    fn to_datum(&self, topic: &str, bytes: Option<&Bytes>) -> Result<Datum, ConvertError> {
         let waited = self.0.lock().recv_timeout(LIMIT / 6);
         assert_eq!(waited, Err(mpsc::RecvTimeoutError::Timeout));
         Converter::to_datum(&AsTheyAre, topic, bytes)

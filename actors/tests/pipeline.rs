@@ -26,8 +26,8 @@ const LOCK: Duration = Duration::from_secs(1);
 struct Picky;
 
 impl Converter for Picky {
-    fn to_datum(&self, topic: &str, bytes: Option<Bytes>) -> Result<Datum, ConvertError> {
-        match bytes.as_deref() {
+    fn to_datum(&self, topic: &str, bytes: Option<&Bytes>) -> Result<Datum, ConvertError> {
+        match bytes.map(Bytes::as_ref) {
             Some(b"poison") => Err(ConvertError("not to my taste".into())),
             Some(b"bomb") => panic!("boom"),
             Some(_) | None => Converter::to_datum(&AsTheyAre, topic, bytes),

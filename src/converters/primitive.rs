@@ -98,11 +98,11 @@ impl PrimitiveConverter {
 }
 
 impl Converter for PrimitiveConverter {
-    fn to_datum(&self, _topic: &str, bytes: Option<Bytes>) -> Result<Datum, ConvertError> {
+    fn to_datum(&self, _topic: &str, bytes: Option<&Bytes>) -> Result<Datum, ConvertError> {
         let Some(bytes) = bytes else {
             return Ok(Datum::null());
         };
-        let value = (self.decode)(&bytes).ok_or_else(|| {
+        let value = (self.decode)(bytes).ok_or_else(|| {
             let (part, key) = (self.part.name(), self.part.class_key());
             let (length, layout) = (bytes.len(), self.layout);
             ConvertError(format!(
@@ -158,7 +158,7 @@ mod tests {
             ),
         ] {
             let datum = converter
-                .to_datum("t", Some(Bytes::copy_from_slice(bytes)))
+                .to_datum("t", Some(&Bytes::copy_from_slice(bytes)))
                 .unwrap();
             assert_eq!(datum.value, value);
             assert_eq!(converter.to_datum("t", None).unwrap(), Datum::null());
@@ -169,7 +169,7 @@ mod tests {
     fn bytes_of_another_length_are_an_error_that_says_what_is_expected() {
         let converter = PrimitiveConverter::integer(Part::Key);
         for bytes in [&b""[..], b"123", b"12345"] {
-            let error = converter.to_datum("t", Some(Bytes::copy_from_slice(bytes)));
+            let error = converter.to_datum("t", Some(&Bytes::copy_from_slice(bytes)));
             let error = error.unwrap_err().to_string();
             assert!(error.contains("key.converter expects: 4 bytes"), "{error}");
             assert!(
@@ -180,7 +180,7 @@ mod tests {
         let boolean = PrimitiveConverter::boolean(Part::Value);
         assert!(
             boolean
-                .to_datum("t", Some(Bytes::from_static(&[2])))
+                .to_datum("t", Some(&Bytes::from_static(&[2])))
                 .is_err()
         );
     }

@@ -228,7 +228,7 @@ impl HeaderConverter for OfHeaders {
         &self,
         topic: &str,
         header: &str,
-        bytes: Option<Bytes>,
+        bytes: Option<&Bytes>,
     ) -> Result<Datum, ConvertError> {
         let datum = self.0.to_datum(topic, bytes);
         datum.map_err(|error| ConvertError(format!("header {header}: {error}")))
@@ -316,7 +316,9 @@ mod tests {
         let mut faults = Faults::default();
         let value = converter("json", Part::Value, &properties, &mut faults).unwrap();
         assert!(faults.is_empty(), "{faults}");
-        let datum = value.to_datum("t", Some(Bytes::from_static(b"7"))).unwrap();
+        let datum = value
+            .to_datum("t", Some(&Bytes::from_static(b"7")))
+            .unwrap();
         assert_eq!(datum, Datum::schemaless(Value::Int64(7)));
         converter("json", Part::Key, &properties, &mut faults);
         assert_eq!(
@@ -330,7 +332,7 @@ mod tests {
         let none = Properties::new();
         let headers = header_converter("integer", &none, &mut Faults::default()).unwrap();
         let error = headers
-            .to_datum("t", "trace", Some(Bytes::from_static(b"x")))
+            .to_datum("t", "trace", Some(&Bytes::from_static(b"x")))
             .unwrap_err();
         assert!(error.to_string().starts_with("header trace: "), "{error}");
     }

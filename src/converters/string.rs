@@ -135,14 +135,11 @@ impl StringConverter {
 }
 
 impl Converter for StringConverter {
-    fn to_datum(&self, _topic: &str, bytes: Option<Bytes>) -> Result<Datum, ConvertError> {
+    fn to_datum(&self, _topic: &str, bytes: Option<&Bytes>) -> Result<Datum, ConvertError> {
         let Some(bytes) = bytes else {
             return Ok(Datum::null());
         };
-        let text = self
-            .encoding
-            .decode(&bytes)
-            .map_err(|at| self.explain(at))?;
+        let text = self.encoding.decode(bytes).map_err(|at| self.explain(at))?;
         Ok(Datum::with_schema(&SCHEMA, Value::String(text)))
     }
 }
@@ -163,7 +160,7 @@ mod tests {
     fn text(encoding: &str, bytes: &[u8]) -> Result<String, String> {
         let (converter, faults) = converter(encoding);
         assert!(faults.is_empty(), "{faults}");
-        match converter.to_datum("t", Some(Bytes::copy_from_slice(bytes))) {
+        match converter.to_datum("t", Some(&Bytes::copy_from_slice(bytes))) {
             Ok(Datum {
                 value: Value::String(text),
                 ..
@@ -176,10 +173,7 @@ mod tests {
     #[test]
     fn utf8_is_the_payload_itself() {
         let payload = Bytes::from_static("grün".as_bytes());
-        let datum = converter("UTF-8")
-            .0
-            .to_datum("t", Some(payload.clone()))
-            .unwrap();
+        let datum = converter("UTF-8").0.to_datum("t", Some(&payload)).unwrap();
         let Value::String(text) = datum.value else {
             panic!("no text");
         };

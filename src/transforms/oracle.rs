@@ -39,7 +39,7 @@ impl Oracle {
 
     fn datum(&self, envelope: &Json) -> Datum {
         let text = (!envelope.is_null()).then(|| Bytes::from(envelope.to_string()));
-        self.converter.to_datum("t", text).unwrap()
+        self.converter.to_datum("t", text.as_ref()).unwrap()
     }
 
     fn record(&self, case: &Json) -> SinkRecord {

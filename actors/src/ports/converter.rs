@@ -18,7 +18,7 @@ pub struct ConvertError(pub String);
 /// hangs: it is made once more, and then its record is rejected. `None` is
 /// Kafka's null: as a value it is a tombstone, and stays one.
 pub trait Converter: Send + Sync + 'static {
-    fn to_datum(&self, topic: &str, bytes: Option<Bytes>) -> Result<Datum, ConvertError>;
+    fn to_datum(&self, topic: &str, bytes: Option<&Bytes>) -> Result<Datum, ConvertError>;
 }
 
 /// Turns a header's bytes into a value; otherwise like [`Converter`].
@@ -27,6 +27,6 @@ pub trait HeaderConverter: Send + Sync + 'static {
         &self,
         topic: &str,
         header: &str,
-        bytes: Option<Bytes>,
+        bytes: Option<&Bytes>,
     ) -> Result<Datum, ConvertError>;
 }

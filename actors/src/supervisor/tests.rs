@@ -181,7 +181,7 @@ async fn a_dead_acknowledger_makes_a_new_generation_that_loses_nothing() {
 struct RefusesAll;
 
 impl port::Converter for RefusesAll {
-    fn to_datum(&self, _topic: &str, _bytes: Option<Bytes>) -> Result<Datum, ConvertError> {
+    fn to_datum(&self, _topic: &str, _bytes: Option<&Bytes>) -> Result<Datum, ConvertError> {
         Err(ConvertError("by plan".into()))
     }
 }

@@ -12,8 +12,8 @@ use crate::value::{Datum, Value};
 pub struct AsTheyAre;
 
 impl Converter for AsTheyAre {
-    fn to_datum(&self, _topic: &str, bytes: Option<Bytes>) -> Result<Datum, ConvertError> {
-        let value = bytes.map_or(Value::Null, Value::Bytes);
+    fn to_datum(&self, _topic: &str, bytes: Option<&Bytes>) -> Result<Datum, ConvertError> {
+        let value = bytes.map_or(Value::Null, |bytes| Value::Bytes(bytes.clone()));
         Ok(Datum::schemaless(value))
     }
 }
@@ -23,7 +23,7 @@ impl HeaderConverter for AsTheyAre {
         &self,
         topic: &str,
         _header: &str,
-        bytes: Option<Bytes>,
+        bytes: Option<&Bytes>,
     ) -> Result<Datum, ConvertError> {
         Converter::to_datum(self, topic, bytes)
     }

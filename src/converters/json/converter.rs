@@ -115,11 +115,11 @@ impl Converter for JsonConverter {
     fn to_datum(
         &self,
         _topic: &str,
-        bytes: Option<Bytes>,
+        bytes: Option<&Bytes>,
     ) -> std::result::Result<Datum, ConvertError> {
         bytes.map_or_else(
             || Ok(Datum::null()),
-            |bytes| self.read(&bytes).map_err(|failure| self.explain(failure)),
+            |bytes| self.read(bytes).map_err(|failure| self.explain(failure)),
         )
     }
 }

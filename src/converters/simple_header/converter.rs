@@ -15,14 +15,14 @@ impl HeaderConverter for SimpleHeaderConverter {
         &self,
         _topic: &str,
         _header: &str,
-        bytes: Option<Bytes>,
+        bytes: Option<&Bytes>,
     ) -> Result<Datum, ConvertError> {
         let Some(bytes) = bytes else {
             return Ok(Datum::null());
         };
         Ok(match ByteString::try_from(bytes.clone()) {
             Ok(text) => scan::infer(&text),
-            Err(_) => Datum::with_schema(schemas::bytes(), Value::Bytes(bytes)),
+            Err(_) => Datum::with_schema(schemas::bytes(), Value::Bytes(bytes.clone())),
         })
     }
 }

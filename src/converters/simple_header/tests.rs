@@ -9,7 +9,7 @@ use crate::converters::decimal;
 fn convert(text: &str) -> Datum {
     let bytes = Bytes::copy_from_slice(text.as_bytes());
     SimpleHeaderConverter
-        .to_datum("t", "h", Some(bytes))
+        .to_datum("t", "h", Some(&bytes))
         .unwrap()
 }
 
@@ -383,7 +383,7 @@ fn deep_nesting_is_text_and_no_stack_overflow() {
 fn bytes_that_are_no_text_stay_bytes() {
     let bytes = Bytes::from_static(b"a\xff");
     let datum = SimpleHeaderConverter
-        .to_datum("t", "h", Some(bytes.clone()))
+        .to_datum("t", "h", Some(&bytes))
         .unwrap();
     assert_eq!(datum.value, Value::Bytes(bytes));
     assert_eq!(kind_of(&datum), Some(Kind::Bytes));
@@ -393,7 +393,7 @@ fn bytes_that_are_no_text_stay_bytes() {
 fn text_is_the_header_itself() {
     let bytes = Bytes::from_static(b"hello");
     let datum = SimpleHeaderConverter
-        .to_datum("t", "h", Some(bytes.clone()))
+        .to_datum("t", "h", Some(&bytes))
         .unwrap();
     let Value::String(text) = datum.value else {
         panic!("no text");

@@ -45,7 +45,7 @@ mod tests {
 
     fn there_and_back(text: &str) -> Option<String> {
         let bytes = Bytes::copy_from_slice(text.as_bytes());
-        let datum = SimpleHeaderConverter.to_datum("t", "h", Some(bytes));
+        let datum = SimpleHeaderConverter.to_datum("t", "h", Some(&bytes));
         to_text(&datum.unwrap()).unwrap()
     }
 

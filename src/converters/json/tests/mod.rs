@@ -31,7 +31,7 @@ fn try_converter(settings: &[(&str, &str)]) -> (JsonConverter, Faults) {
 fn convert(converter: &JsonConverter, json: &str) -> Result<Datum, String> {
     let bytes = Bytes::copy_from_slice(json.as_bytes());
     converter
-        .to_datum("t", Some(bytes))
+        .to_datum("t", Some(&bytes))
         .map_err(|error| error.to_string())
 }
 

@@ -125,7 +125,7 @@ fn wide_objects_keep_the_last_of_equal_names_too() {
 #[test]
 fn strings_without_escapes_are_slices_of_the_payload() {
     let payload = Bytes::from_static(br#"{"a":"text"}"#);
-    let Value::Map(entries) = plain().to_datum("t", Some(payload.clone())).unwrap().value else {
+    let Value::Map(entries) = plain().to_datum("t", Some(&payload)).unwrap().value else {
         panic!("no map");
     };
     let Value::String(text) = &entries[0].1 else {
@@ -194,7 +194,7 @@ fn what_is_no_json_is_refused_with_its_place() {
 #[test]
 fn bytes_that_are_no_utf8_are_refused_with_their_place() {
     let error = plain()
-        .to_datum("t", Some(Bytes::from_static(b"\"a\xff\"")))
+        .to_datum("t", Some(&Bytes::from_static(b"\"a\xff\"")))
         .unwrap_err();
     assert!(
         error
