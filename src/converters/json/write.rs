@@ -30,6 +30,15 @@ pub struct WriteOptions {
     pub non_finite: NonFinite,
 }
 
+impl WriteOptions {
+    /// For readers that have no schema: decimals are numbers with all digits,
+    /// and what JSON has no number for (NaN, infinities) is a text.
+    pub const PLAIN: Self = Self {
+        decimal_format: DecimalFormat::Numeric,
+        non_finite: NonFinite::Text,
+    };
+}
+
 type Result<T> = std::result::Result<T, ConvertError>;
 
 /// The value alone. A null gives `None`: no bytes, a tombstone.

@@ -4,12 +4,7 @@ use sluice_actors::ports::converter::ConvertError;
 use sluice_actors::value::{DATE, Datum, TIME, TIMESTAMP, Value};
 
 use super::temporal;
-use crate::converters::json::{DecimalFormat, NonFinite, WriteOptions, to_json};
-
-const OPTIONS: WriteOptions = WriteOptions {
-    decimal_format: DecimalFormat::Numeric,
-    non_finite: NonFinite::Text,
-};
+use crate::converters::json::{WriteOptions, to_json};
 
 /// A header's text, as Connect's `SimpleHeaderConverter` writes it: text as it
 /// is, dates and times in ISO 8601, all else as JSON. Null has none.
@@ -28,7 +23,7 @@ pub fn to_text(datum: &Datum) -> Result<Option<String>, ConvertError> {
         Value::Int32(millis) if is(TIME) => temporal::time_text(i64::from(*millis)),
         Value::Int64(millis) if is(TIMESTAMP) => temporal::timestamp_text(*millis),
         _ => {
-            let json = to_json(datum, OPTIONS)?.unwrap_or_default();
+            let json = to_json(datum, WriteOptions::PLAIN)?.unwrap_or_default();
             String::from_utf8_lossy(&json).into_owned()
         }
     };

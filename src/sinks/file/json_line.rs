@@ -4,16 +4,7 @@ use sluice_actors::ports::converter::ConvertError;
 use sluice_actors::record::{Header, SinkRecord};
 use sluice_actors::value::Datum;
 
-use crate::converters::json::{
-    DecimalFormat, NonFinite, WriteOptions, append_json, append_list, append_string,
-};
-
-/// Decimals keep all digits, bytes are base64; what JSON has no number for
-/// (NaN, infinities) is a text.
-const OPTIONS: WriteOptions = WriteOptions {
-    decimal_format: DecimalFormat::Numeric,
-    non_finite: NonFinite::Text,
-};
+use crate::converters::json::{WriteOptions, append_json, append_list, append_string};
 
 /// Room for a small record, so that most lines grow once.
 const USUAL_LINE: usize = 256;
@@ -68,7 +59,12 @@ fn append_header(text: &mut String, header: &Header) -> Written {
 }
 
 fn append_datum(text: &mut String, datum: &Datum) -> Written {
-    append_json(text, &datum.value, datum.schema.as_deref(), OPTIONS)
+    append_json(
+        text,
+        &datum.value,
+        datum.schema.as_deref(),
+        WriteOptions::PLAIN,
+    )
 }
 
 #[cfg(test)]

@@ -21,13 +21,6 @@ pub(super) enum Format {
     Envelope,
 }
 
-/// Without a schema to tell it, a decimal is a number; what JSON has no number
-/// for (NaN, infinities) is a text.
-const PLAIN: WriteOptions = WriteOptions {
-    decimal_format: DecimalFormat::Numeric,
-    non_finite: NonFinite::Text,
-};
-
 /// As Connect's converter reads it.
 const WITH_SCHEMA: WriteOptions = WriteOptions {
     decimal_format: DecimalFormat::Base64,
@@ -42,7 +35,7 @@ impl Format {
         let json = match (self, &datum.value) {
             (Self::Raw, Value::Bytes(bytes)) => return Ok(Some(Cow::Borrowed(bytes))),
             (Self::Raw, Value::String(text)) => return Ok(Some(Cow::Borrowed(text.as_bytes()))),
-            (Self::Raw | Self::Json, _) => to_json(datum, PLAIN)?,
+            (Self::Raw | Self::Json, _) => to_json(datum, WriteOptions::PLAIN)?,
             (Self::Envelope, _) => to_envelope(datum, WITH_SCHEMA)?,
         };
         Ok(json.map(Cow::Owned))
