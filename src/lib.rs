@@ -7,6 +7,7 @@ pub mod config;
 pub mod connectors;
 pub mod converters;
 pub mod demo;
+mod http_client;
 pub mod kafka;
 pub mod plugins;
 pub mod rest;

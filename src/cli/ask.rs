@@ -1,12 +1,11 @@
 //! Asks a worker's REST, from another process.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Client;
-use rustls::crypto::ring;
-use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Map, Value};
+
+use crate::http_client::{self, innermost_cause};
 
 /// A worker answers from memory: what takes longer does not come.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -44,34 +43,20 @@ async fn get(url: &str) -> Result<Vec<u8>, String> {
     let address = format!("{}/connectors?expand=status", url.trim_end_matches('/'));
     let answer = client()?.get(address).send().await;
     let answer = answer.and_then(reqwest::Response::error_for_status);
-    let answer = answer.map_err(|error| told(&error.without_url()))?;
+    let answer = answer.map_err(|error| innermost_cause(&error.without_url()))?;
     let body = answer.bytes().await;
     body.map(|body| body.to_vec())
-        .map_err(|error| told(&error.without_url()))
+        .map_err(|error| innermost_cause(&error.without_url()))
 }
 
 /// A worker speaks plain HTTP; a proxy before it may not.
 fn client() -> Result<Client, String> {
-    let roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let tls = http_client::tls(http_client::public_roots()).map_err(|error| error.to_string())?;
     let client = Client::builder()
-        .tls_backend_preconfigured(tls)
+        .tls_backend_preconfigured(tls.with_no_client_auth())
         .no_proxy()
         .timeout(TIMEOUT);
-    client.build().map_err(|error| told(&error))
-}
-
-/// An error with its innermost cause, which says what to do about it.
-fn told(error: &reqwest::Error) -> String {
-    let mut innermost: &dyn std::error::Error = error;
-    while let Some(cause) = innermost.source() {
-        innermost = cause;
-    }
-    innermost.to_string()
+    client.build().map_err(|error| innermost_cause(&error))
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::install_crypto_provider;
 use super::token::{Token, TokenError, claims_of, millis, now};
 use crate::config::definition::Secret;
+use crate::http_client::innermost_cause;
 
 /// What holds for a token that does not say when it ends.
 const USUAL_LIFETIME: Duration = Duration::from_secs(300);
@@ -38,7 +39,7 @@ impl Endpoint {
         // and tokens are fetched minutes apart.
         let answer = self
             .client()
-            .map_err(|error| self.later(text_of(&error)))?
+            .map_err(|error| self.later(innermost_cause(&error)))?
             .post(self.url.clone())
             .header(ACCEPT, "application/json")
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
@@ -46,7 +47,7 @@ impl Endpoint {
             .body(self.credentials.form())
             .send()
             .await
-            .map_err(|error| self.later(text_of(&error)))?;
+            .map_err(|error| self.later(innermost_cause(&error)))?;
         let status = answer.status();
         let body = self.body(answer).await?;
         if status.is_success() {
@@ -80,7 +81,7 @@ impl Endpoint {
                     body.extend_from_slice(&chunk);
                 }
                 Ok(Some(_)) => return Err(self.later("its answer is too long".to_owned())),
-                Err(error) => return Err(self.later(text_of(&error))),
+                Err(error) => return Err(self.later(innermost_cause(&error))),
             }
         }
     }
@@ -96,15 +97,6 @@ impl Endpoint {
         url.set_query(None);
         url.to_string()
     }
-}
-
-/// Innermost cause first: the outer ones only say that sending failed.
-fn text_of(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
 }
 
 impl Credentials {

@@ -1,14 +1,13 @@
 //! TLS for https: whom to trust, and who we are.
 
 use std::fs;
-use std::sync::Arc;
 
-use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::config::definition::Reader;
+use crate::http_client;
 use crate::sinks::http::keys;
 
 type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
@@ -19,7 +18,7 @@ const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 /// `None` after a fault.
 pub(super) fn read(reader: &mut Reader<'_>) -> Option<ClientConfig> {
     let roots = match reader.optional_text(keys::TRUST) {
-        None => RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
+        None => http_client::public_roots(),
         Some(path) => from_file(reader, keys::TRUST, &path, roots)?,
     };
     let identity = match reader.optional_text(keys::IDENTITY) {
@@ -32,9 +31,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<ClientConfig> {
 }
 
 fn config(roots: RootCertStore, identity: Option<Identity>) -> Result<ClientConfig, rustls::Error> {
-    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots);
+    let builder = http_client::tls(roots)?;
     let mut config = match identity {
         Some((chain, key)) => builder.with_client_auth_cert(chain, key)?,
         None => builder.with_no_client_auth(),
