@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use reqwest::{Client, Method, StatusCode};
 use serde_json::Value;
 use sluice_test_support::wait::eventually;
 use sluice_test_support::worker::Worker;
-
-const LISTENS_WITHIN: Duration = Duration::from_secs(30);
 
 /// The REST of one worker.
 pub struct Api {
@@ -19,10 +17,7 @@ pub struct Api {
 impl Api {
     /// Of a worker that logs JSON, by the address in its log.
     pub async fn of(worker: &Worker) -> Result<Self> {
-        let listens = |line: &str| line.contains("\"REST listens\"");
-        let line = worker.wait_for_log(listens, LISTENS_WITHIN).await?;
-        let line: Value = serde_json::from_str(&line)?;
-        let url = line["url"].as_str().context("no url")?.to_owned();
+        let url = worker.rest_url().await?;
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().no_proxy().build()?;
         Ok(Self { client, url })

@@ -5,10 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
 use sluice_test_support::kafka::Kafka;
 use sluice_test_support::produce::{NewRecord, produce};
-use sluice_test_support::worker::Worker;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{interval, sleep};
@@ -40,7 +38,7 @@ pub async fn measure(kafka: &Kafka, binary: &Path, partitions: i32, tasks: u32) 
         round: "idle",
         status_interval_ms: None,
     })?;
-    let url = url(&worker).await?;
+    let url = worker.rest_url().await?;
     let mut ticks = interval(PERIOD);
     for number in 0..RECORDS {
         ticks.tick().await;
@@ -60,16 +58,6 @@ pub async fn measure(kafka: &Kafka, binary: &Path, partitions: i32, tasks: u32) 
         median_settlement_ms: median * 1000.0,
         cpu_percent: busy.as_secs_f64() / REST.as_secs_f64() * 100.0,
     })
-}
-
-async fn url(worker: &Worker) -> Result<String> {
-    let listens = |line: &str| line.contains("\"REST listens\"");
-    let line = worker
-        .wait_for_log(listens, Duration::from_secs(30))
-        .await?;
-    let line: Value = serde_json::from_str(&line)?;
-    let url = line["url"].as_str().context("REST listens without url")?;
-    Ok(url.to_owned())
 }
 
 /// The body of an answer; enough HTTP for one's own worker.

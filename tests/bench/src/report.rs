@@ -87,12 +87,7 @@ impl Report {
     }
 
     pub fn markdown(&self) -> String {
-        let mut text = String::new();
-        for (name, value) in &self.facts {
-            let value = value.as_str().map_or(value.to_string(), str::to_owned);
-            // Writing to a string does not fail.
-            let _ = writeln!(text, "- {name}: {value}");
-        }
+        let mut text = list(&self.facts);
         let titles: Vec<&str> = COLUMNS.iter().map(|column| column.title).collect();
         let _ = writeln!(text, "\n| round | {} |", titles.join(" | "));
         let _ = writeln!(text, "|---|{}", "---:|".repeat(COLUMNS.len()));
@@ -125,6 +120,17 @@ impl Report {
         figures.sort_by(f64::total_cmp);
         figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
     }
+}
+
+/// Facts as a list.
+pub fn list(facts: &[Fact]) -> String {
+    let mut text = String::new();
+    for (name, value) in facts {
+        let value = value.as_str().map_or(value.to_string(), str::to_owned);
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "- {name}: {value}");
+    }
+    text
 }
 
 fn row(text: &mut String, name: &str, figure: impl Fn(&Column) -> f64) {

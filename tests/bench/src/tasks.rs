@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sluice_test_support::kafka::{Kafka, KafkaOptions};
 use sluice_test_support::produce::{NewRecord, produce};
 
 use crate::output::{print, write};
+use crate::report::list;
 use crate::{idle, machine, sleepers, sluice};
 
 const TOPIC: &str = "tasks";
@@ -61,7 +62,9 @@ impl Line {
 
 /// Measures, prints, and judges.
 pub async fn run(options: &Options) -> Result<()> {
-    let facts = machine::facts(&options.binary).await?;
+    let (partitions, tasks) = (options.partitions, options.tasks);
+    let mut facts = machine::facts(&options.binary).await?;
+    facts.extend([("tasks", json!(tasks)), ("partitions", json!(partitions))]);
     let kafka = Kafka::start(KafkaOptions::new()).await?;
     kafka
         .admin()
@@ -76,15 +79,9 @@ pub async fn run(options: &Options) -> Result<()> {
         prompt_records(&kafka, options).await?,
         some_slow_records(&kafka, options).await?,
     ];
-    let (partitions, tasks) = (options.partitions, options.tasks);
     let idle = idle::measure(&kafka, &options.binary, partitions, tasks).await?;
-    let mut text = String::new();
-    for (name, value) in &facts {
-        let value = value.as_str().map_or(value.to_string(), str::to_owned);
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "- {name}: {value}");
-    }
-    let _ = writeln!(text, "- tasks: {tasks}\n- partitions: {partitions}\n");
+    let mut text = list(&facts);
+    text.push('\n');
     text.push_str(&table(&lines));
     text.push_str(&idle_table(&idle));
     print(&text);

@@ -17,6 +17,7 @@ use crate::{
 };
 
 const OUTPUT_TAIL_LINES: usize = 40;
+const LISTENS_WITHIN: Duration = Duration::from_secs(30);
 
 /// What a worker is started with.
 #[derive(Clone)]
@@ -183,6 +184,18 @@ impl Worker {
             }
         })
         .await?
+    }
+
+    /// Waits for REST, and returns its address. The worker must log JSON.
+    ///
+    /// # Errors
+    /// If it does not listen in time.
+    pub async fn rest_url(&self) -> Result<String> {
+        let listens = |line: &str| line.contains("\"REST listens\"");
+        let line = self.wait_for_log(listens, LISTENS_WITHIN).await?;
+        let line: serde_json::Value = serde_json::from_str(&line)?;
+        let url = line["url"].as_str().context("REST listens without url")?;
+        Ok(url.to_owned())
     }
 
     /// Waits for the worker's end.
