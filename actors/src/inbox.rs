@@ -114,14 +114,12 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::books::{Policy, SharedBooks, Tolerance};
+    use crate::books::{SharedBooks, Tolerance};
     use crate::credit::Credit;
     use crate::error_log::ErrorLog;
-    use crate::gate::Gate;
     use crate::ports::source::LostRange;
     use crate::record::CorruptRange;
-    use crate::retry::RetryPolicy;
-    use crate::testing::{FakeSource, Fate, partition};
+    use crate::testing::{FakeSource, Fate, partition, policy};
 
     struct Setting {
         inbox: Arc<Inbox>,
@@ -134,14 +132,7 @@ mod tests {
     impl Setting {
         fn with(tolerance: Tolerance) -> Self {
             let credit = Credit::new(1000);
-            let policy = Policy {
-                tolerance,
-                retry: RetryPolicy::default(),
-                gate: Gate::new(5),
-                max_put_records: 10,
-                tasks: 1,
-            };
-            let books = SharedBooks::new(policy, Arc::clone(&credit));
+            let books = SharedBooks::new(policy(1, tolerance), Arc::clone(&credit));
             let (source, _) = FakeSource::start(&credit, &[4], Duration::from_secs(30));
             let (events, receiver) = mpsc::channel(8);
             let outlet = Outlet {

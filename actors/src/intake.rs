@@ -131,23 +131,13 @@ mod tests {
     use super::*;
     use crate::credit::Credit;
     use crate::outcome::Stage;
-    use crate::record::TimestampType;
-    use crate::testing::partition;
+    use crate::testing::{partition, raw_record};
 
     fn batch(acquisition: u32, offsets: std::ops::Range<i64>) -> RawBatch {
-        let raw = |offset| RawRecord {
-            offset,
-            delivery_count: 1,
-            timestamp: None,
-            timestamp_type: TimestampType::CreateTime,
-            key: None,
-            value: None,
-            headers: Vec::new(),
-        };
         RawBatch {
             partition: partition("orders", 0),
             acquisition,
-            records: offsets.map(raw).collect(),
+            records: offsets.map(raw_record).collect(),
         }
     }
 

@@ -9,18 +9,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use sluice_actors::books::{Policy, Tolerance};
+use sluice_actors::books::Tolerance;
 use sluice_actors::conversion::Conversion;
 use sluice_actors::credit::Credit;
-use sluice_actors::error_log::ErrorLog;
-use sluice_actors::gate::Gate;
 use sluice_actors::live_view::{ConnectorState, ConnectorView, LiveView};
 use sluice_actors::ports::converter::{ConvertError, Converter};
 use sluice_actors::ports::sink::SinkTraits;
-use sluice_actors::retry::RetryPolicy;
 use sluice_actors::supervisor::{Pipeline, PipelineSpec};
 use sluice_actors::testing::{
-    Act, AsTheyAre, FakeSinkFactory, FakeSource, Fate, conversion_of_values,
+    Act, AsTheyAre, FakeSinkFactory, FakeSource, Fate, conversion_of_values, policy, spec,
 };
 use sluice_actors::threads::Threads;
 use sluice_actors::value::Datum;
@@ -109,22 +106,9 @@ impl Setting {
         let (source, events) = FakeSource::start(&credit, &[self.records], LOCK);
         let view = LiveView::new();
         let spec = PipelineSpec {
-            connector: "test".into(),
-            worker: "worker".into(),
-            policy: Policy {
-                tolerance: self.tolerance,
-                retry: RetryPolicy::default(),
-                gate: Gate::new(5),
-                max_put_records: 500,
-                tasks: 4,
-            },
-            conversion: self.conversion,
-            sink: Arc::new(self.sink),
             delivery_timeout: self.delivery_timeout,
-            flush_interval: Duration::from_millis(500),
             max_in_flight_records: Some(1000),
-            span: 2000,
-            error_log: ErrorLog::Records,
+            ..spec(policy(4, self.tolerance), self.conversion, self.sink)
         };
         let pipeline = Pipeline::start(
             spec,

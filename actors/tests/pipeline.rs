@@ -6,15 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use sluice_actors::books::{Policy, Tolerance};
 use sluice_actors::credit::Credit;
-use sluice_actors::error_log::ErrorLog;
-use sluice_actors::gate::Gate;
 use sluice_actors::live_view::{ConnectorState, LiveView};
 use sluice_actors::ports::converter::{ConvertError, Converter};
 use sluice_actors::ports::sink::{SinkError, SinkTraits};
-use sluice_actors::retry::RetryPolicy;
-use sluice_actors::supervisor::{Pipeline, PipelineSpec};
+use sluice_actors::supervisor::Pipeline;
 use sluice_actors::testing::{
-    Act, AsTheyAre, FakeSinkFactory, FakeSource, Fate, Seen, conversion_of_values,
+    Act, AsTheyAre, FakeSinkFactory, FakeSource, Fate, Seen, conversion_of_values, policy, spec,
 };
 use sluice_actors::threads::Threads;
 use sluice_actors::value::Datum;
@@ -67,16 +64,6 @@ impl Running {
     }
 }
 
-fn policy(tasks: usize, tolerance: Tolerance) -> Policy {
-    Policy {
-        tolerance,
-        retry: RetryPolicy::default(),
-        gate: Gate::new(5),
-        max_put_records: 500,
-        tasks,
-    }
-}
-
 fn start(partitions: &[usize], policy: Policy, sink: &FakeSinkFactory) -> Running {
     tokio::time::pause();
     start_on(Threads::current(), partitions, policy, sink)
@@ -91,18 +78,7 @@ fn start_on(
     let credit = Credit::new(1 << 20);
     let (source, events) = FakeSource::start(&credit, partitions, LOCK);
     let view = LiveView::new();
-    let spec = PipelineSpec {
-        connector: "test".into(),
-        worker: "worker".into(),
-        policy,
-        conversion: conversion_of_values(Picky),
-        sink: Arc::new(sink.clone()),
-        delivery_timeout: Duration::from_secs(60),
-        flush_interval: Duration::from_millis(500),
-        max_in_flight_records: None,
-        span: 2000,
-        error_log: ErrorLog::Records,
-    };
+    let spec = spec(policy, conversion_of_values(Picky), sink.clone());
     let pipeline = Pipeline::start(
         spec,
         Arc::new(source.clone()),

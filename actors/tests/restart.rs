@@ -6,14 +6,11 @@ use std::time::Duration;
 
 use sluice_actors::books::{Policy, Tolerance};
 use sluice_actors::credit::Credit;
-use sluice_actors::error_log::ErrorLog;
-use sluice_actors::gate::Gate;
 use sluice_actors::live_view::{ConnectorState, LiveView, TaskState};
 use sluice_actors::ports::sink::SinkError;
-use sluice_actors::retry::RetryPolicy;
 use sluice_actors::supervisor::{Pipeline, PipelineSpec};
 use sluice_actors::testing::{
-    Act, AsTheyAre, FakeSinkFactory, FakeSource, Fate, Seen, conversion_of_values,
+    Act, AsTheyAre, FakeSinkFactory, FakeSource, Fate, Seen, conversion_of_values, policy, spec,
 };
 use sluice_actors::threads::Threads;
 use tokio::time::Instant;
@@ -34,23 +31,13 @@ impl Running {
         let credit = Credit::new(1 << 20);
         let (source, events) = FakeSource::start(&credit, &[RECORDS], Duration::from_secs(30));
         let view = LiveView::new();
+        let policy = Policy {
+            max_put_records: 5,
+            ..policy(TASKS as usize, Tolerance::None)
+        };
         let spec = PipelineSpec {
-            connector: "test".into(),
-            worker: "worker".into(),
-            policy: Policy {
-                tolerance: Tolerance::None,
-                retry: RetryPolicy::default(),
-                gate: Gate::new(5),
-                max_put_records: 5,
-                tasks: TASKS as usize,
-            },
-            conversion: conversion_of_values(AsTheyAre),
-            sink: Arc::new(sink.clone()),
             delivery_timeout: Duration::from_secs(3600),
-            flush_interval: Duration::from_millis(500),
-            max_in_flight_records: None,
-            span: 2000,
-            error_log: ErrorLog::Records,
+            ..spec(policy, conversion_of_values(AsTheyAre), sink.clone())
         };
         let pipeline = Pipeline::start(
             spec,

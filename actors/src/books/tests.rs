@@ -14,9 +14,9 @@ use crate::ledger::Entry;
 use crate::outcome::{Outcome, Rejection, Stage};
 use crate::ports::sink::SinkError;
 use crate::ports::source::{LostRange, Settlement};
-use crate::record::{AcquiredBatch, CorruptRange, RawRecord, TimestampType};
+use crate::record::{AcquiredBatch, CorruptRange, RawRecord};
 use crate::retry::RetryPolicy;
-use crate::testing::{partition, record};
+use crate::testing::{partition, raw_record, record};
 
 fn books(retry_timeout: Option<Duration>, tolerance: Tolerance) -> Books {
     let policy = Policy {
@@ -38,13 +38,8 @@ fn batch(offsets: std::ops::Range<i64>, delivery_count: u16) -> AcquiredBatch {
         partition: partition("orders", 0),
         records: offsets
             .map(|offset| RawRecord {
-                offset,
                 delivery_count,
-                timestamp: None,
-                timestamp_type: TimestampType::CreateTime,
-                key: None,
-                value: None,
-                headers: Vec::new(),
+                ..raw_record(offset)
             })
             .collect(),
         corrupt: Vec::new(),

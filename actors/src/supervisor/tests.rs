@@ -12,14 +12,13 @@ use crate::acknowledger::Acknowledger;
 use crate::books::{Policy, Tolerance};
 use crate::converter::Converter;
 use crate::credit::Credit;
-use crate::error_log::ErrorLog;
-use crate::gate::Gate;
 use crate::live_view::{ConnectorState, LiveView};
 use crate::mailbox::Letter;
 use crate::poller::Poller;
 use crate::ports::converter::{self as port, ConvertError};
-use crate::retry::RetryPolicy;
-use crate::testing::{Act, AsTheyAre, FakeSinkFactory, FakeSource, Fate, conversion_of_values};
+use crate::testing::{
+    self, Act, AsTheyAre, FakeSinkFactory, FakeSource, Fate, conversion_of_values,
+};
 use crate::threads::Threads;
 use crate::value::Datum;
 
@@ -112,24 +111,11 @@ impl Handler<Letter<Stage>> for Supervisor {
 }
 
 fn spec(sink: &FakeSinkFactory) -> PipelineSpec {
-    PipelineSpec {
-        connector: "test".into(),
-        worker: "worker".into(),
-        policy: Policy {
-            tolerance: Tolerance::None,
-            retry: RetryPolicy::default(),
-            gate: Gate::new(5),
-            max_put_records: 10,
-            tasks: 4,
-        },
-        conversion: conversion_of_values(AsTheyAre),
-        sink: Arc::new(sink.clone()),
-        delivery_timeout: Duration::from_secs(60),
-        flush_interval: Duration::from_millis(500),
-        max_in_flight_records: None,
-        span: 2000,
-        error_log: ErrorLog::Records,
-    }
+    let policy = Policy {
+        max_put_records: 10,
+        ..testing::policy(4, Tolerance::None)
+    };
+    testing::spec(policy, conversion_of_values(AsTheyAre), sink.clone())
 }
 
 /// The stage dies while records are on their way: another generation delivers

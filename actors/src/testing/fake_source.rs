@@ -18,7 +18,8 @@ use crate::ports::source::{
     Answer, AnsweredRange, LostRange, SettleRange, Settlement, Source, SourceClosed, SourceEvent,
     SourceEvents,
 };
-use crate::record::{AcquiredBatch, RawRecord, SourcePartition, TimestampType};
+use crate::record::{AcquiredBatch, RawRecord, SourcePartition};
+use crate::testing::raw_record;
 
 /// More events than this mean that the test's pipeline stands still.
 const EVENTS: usize = 100_000;
@@ -344,13 +345,9 @@ impl Stored {
 
     fn raw(&self, offset: i64) -> RawRecord {
         RawRecord {
-            offset,
             delivery_count: self.delivery_count,
-            timestamp: None,
-            timestamp_type: TimestampType::CreateTime,
-            key: None,
             value: self.value.clone(),
-            headers: Vec::new(),
+            ..raw_record(offset)
         }
     }
 }

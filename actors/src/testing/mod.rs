@@ -5,12 +5,20 @@ mod fake_sink;
 mod fake_source;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use as_they_are::{AsTheyAre, conversion_of_values};
 pub use fake_sink::{Act, FakeSink, FakeSinkFactory, Seen};
 pub use fake_source::{FakeSource, Fate};
 
-use crate::record::{SinkRecord, SourcePartition, TimestampType, TopicId};
+use crate::books::{Policy, Tolerance};
+use crate::conversion::Conversion;
+use crate::error_log::ErrorLog;
+use crate::gate::Gate;
+use crate::ports::sink::SinkFactory;
+use crate::record::{RawRecord, SinkRecord, SourcePartition, TimestampType, TopicId};
+use crate::retry::RetryPolicy;
+use crate::supervisor::PipelineSpec;
 use crate::value::Datum;
 
 /// A partition of a test topic.
@@ -25,6 +33,49 @@ pub fn partition(topic: &str, number: i32) -> Arc<SourcePartition> {
         topic_id: TopicId(id),
         partition: number,
     })
+}
+
+/// A policy with the defaults of the service.
+#[must_use]
+pub fn policy(tasks: usize, tolerance: Tolerance) -> Policy {
+    Policy {
+        tolerance,
+        retry: RetryPolicy::default(),
+        gate: Gate::new(5),
+        max_put_records: 500,
+        tasks,
+    }
+}
+
+/// A connector named `test` on a worker named `worker`.
+#[must_use]
+pub fn spec(policy: Policy, conversion: Conversion, sink: impl SinkFactory) -> PipelineSpec {
+    PipelineSpec {
+        connector: "test".into(),
+        worker: "worker".into(),
+        policy,
+        conversion,
+        sink: Arc::new(sink),
+        delivery_timeout: Duration::from_secs(60),
+        flush_interval: Duration::from_millis(500),
+        max_in_flight_records: None,
+        span: 2000,
+        error_log: ErrorLog::Records,
+    }
+}
+
+/// A record as a source hands it over, without key and value.
+#[must_use]
+pub const fn raw_record(offset: i64) -> RawRecord {
+    RawRecord {
+        offset,
+        delivery_count: 1,
+        timestamp: None,
+        timestamp_type: TimestampType::CreateTime,
+        key: None,
+        value: None,
+        headers: Vec::new(),
+    }
 }
 
 /// A record without key and value.

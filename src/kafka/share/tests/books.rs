@@ -8,9 +8,10 @@ use proptest::prelude::*;
 use sluice_actors::credit::Credit;
 use sluice_actors::ports::source::{Answer, SettleRange, Settlement};
 use sluice_actors::record::{AcquiredBatch, CorruptRange, SourcePartition, TopicId};
+use sluice_actors::testing::raw_record;
 use tokio::time::Instant;
 
-use super::sim::{key, record};
+use super::sim::key;
 use crate::kafka::share::records::AcquiredRange;
 use crate::kafka::share::request::{Acquired, Acquisition, Read};
 use crate::kafka::share::settlements::{AckBatch, AckType, Book, Told};
@@ -95,7 +96,7 @@ impl Desk {
             });
         let batch = AcquiredBatch {
             partition: Arc::clone(&self.partition),
-            records: records.map(record).collect(),
+            records: records.map(raw_record).collect(),
             corrupt: corrupt.collect(),
             lock_deadline: self.now + LOCK,
             acquired_at: self.now,

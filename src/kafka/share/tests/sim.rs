@@ -7,7 +7,8 @@ use std::time::Duration;
 use krafka::error::ErrorCode;
 use sluice_actors::credit::Credit;
 use sluice_actors::ports::source::{Answer, SettleRange, Settlement, SourceEvent};
-use sluice_actors::record::{AcquiredBatch, RawRecord, SourcePartition, TimestampType, TopicId};
+use sluice_actors::record::{AcquiredBatch, SourcePartition, TopicId};
+use sluice_actors::testing::raw_record;
 use tokio::time::Instant;
 
 use crate::kafka::share::client::{Client, Membership};
@@ -43,23 +44,11 @@ fn batch(acquired: Acquired) -> AcquiredBatch {
     let offsets = acquired.ranges.iter().flat_map(|r| r.first..=r.last);
     AcquiredBatch {
         partition: acquired.partition,
-        records: offsets.map(record).collect(),
+        records: offsets.map(raw_record).collect(),
         corrupt: Vec::new(),
         lock_deadline: acquired.deadline,
         acquired_at: acquired.arrived_at,
         held: acquired.held,
-    }
-}
-
-pub(super) fn record(offset: i64) -> RawRecord {
-    RawRecord {
-        offset,
-        delivery_count: 1,
-        timestamp: None,
-        timestamp_type: TimestampType::CreateTime,
-        key: None,
-        value: None,
-        headers: Vec::new(),
     }
 }
 
