@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sluice_test_support::counting::Tally;
 use sluice_test_support::produce::ids;
 use sluice_test_support::wait::eventually;
@@ -33,6 +33,15 @@ impl Member {
     /// Starts one with a null sink, whose settings say what it does.
     pub async fn forgetting(stage: &Stage, name: &str, settings: &[(&str, &str)]) -> Result<Self> {
         Self::start(stage, name, stage.connector("null", 4), settings).await
+    }
+
+    /// Starts one that takes its time before it writes, so that it has
+    /// something in flight for as long as there are records.
+    pub async fn lingering(stage: &Stage, name: &str, settings: &[(&str, &str)]) -> Result<Self> {
+        let mut connector = stage.connector("null", 4);
+        connector["record.file"] = json!(stage.file_of(name));
+        connector["record.latency.us"] = json!("500");
+        Self::start(stage, name, connector, settings).await
     }
 
     async fn start(
