@@ -163,7 +163,14 @@ impl Handler<Letter<TaskGone>> for Acknowledger {
             return;
         }
         // The put's end, if it had one, came before this and was entered first.
-        self.enter(|books| books.task_gone(Some(gone.task), Instant::now()));
+        self.enter(|books| {
+            // Looked at under the lock: of a dead generation all is taken back
+            // already, and the task's number is another one's.
+            if self.links.kill.is_dead() {
+                return Effects::default();
+            }
+            books.task_gone(Some(gone.task), Instant::now())
+        });
         let _ = self.links.supervisor.signal(gone);
     }
 }
@@ -176,6 +183,7 @@ mod tests {
     #[test]
     fn a_death_that_is_told_twice_is_news_once() {
         let gone = |task, incarnation| TaskGone {
+            generation: 1,
             task,
             incarnation,
             end: TaskEnd::Died("by plan".into()),

@@ -184,8 +184,10 @@ impl Converter {
             let put = {
                 let mut books = self.outlet.books.lock();
                 // Under the lock, as for what was converted.
-                let ours = !self.kill.is_dead();
-                ours.then(|| books.dispatch(task, now)).flatten()
+                if self.kill.is_dead() {
+                    return;
+                }
+                books.dispatch(task, now)
             };
             let Some(put) = put else {
                 break;
@@ -197,11 +199,25 @@ impl Converter {
                 self.take_back(task, now);
             }
         }
-        self.outlet.books.set_idle_tasks(self.idle.len());
+        self.show_idle_tasks();
+    }
+
+    /// The number is the next generation's when this one is dead.
+    fn show_idle_tasks(&self) {
+        let _books = self.outlet.books.lock();
+        if !self.kill.is_dead() {
+            self.outlet.books.set_idle_tasks(self.idle.len());
+        }
     }
 
     fn take_back(&self, task: u32, now: Instant) {
-        self.enter(|books| books.task_gone(Some(task), now));
+        self.enter(|books| {
+            // Under the lock: the next generation has a task of that number.
+            if self.kill.is_dead() {
+                return Effects::default();
+            }
+            books.task_gone(Some(task), now)
+        });
     }
 
     /// Waits for work that comes from elsewhere (the poller, retries, dead
@@ -271,6 +287,11 @@ impl Handler<Letter<EnlistTask>> for Converter {
         let place = task as usize;
         if self.tasks.len() <= place {
             self.tasks.resize_with(place + 1, || None);
+        }
+        let known = self.tasks[place].as_ref();
+        if known.is_some_and(|known| known.incarnation > incarnation) {
+            // Its thread hung before it came to this.
+            return;
         }
         self.tasks[place] = Some(Enlisted {
             incarnation,

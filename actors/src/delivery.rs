@@ -55,6 +55,7 @@ pub(crate) struct DeliveryLinks {
     pub(crate) converter: Mailbox<Converter>,
     pub(crate) acknowledger: Mailbox<Acknowledger>,
     pub(crate) view: Arc<LiveView>,
+    pub(crate) generation: u32,
     /// This task's own; its generation's is the parent.
     pub(crate) kill: KillSwitch,
     pub(crate) meter: Arc<TaskMeter>,
@@ -145,6 +146,7 @@ impl Delivery {
             }
         }
         let _ = self.links.acknowledger.signal(TaskGone {
+            generation: self.links.generation,
             task: self.context.task,
             incarnation: self.incarnation,
             end,

@@ -48,6 +48,8 @@ pub struct FlushedPuts {
 /// Delivery (or who found it dead) to acknowledger, and on to the supervisor.
 #[derive(Clone, Debug)]
 pub struct TaskGone {
+    /// Incarnations begin anew with each generation.
+    pub generation: u32,
     pub task: u32,
     pub incarnation: u32,
     pub end: TaskEnd,

@@ -50,6 +50,7 @@ pub(super) struct TaskHandle {
 }
 
 pub(super) struct Generation {
+    pub(super) number: u32,
     pub(super) started_at: Instant,
     /// Stops converter and deliveries.
     pub(super) work_kill: KillSwitch,
@@ -127,6 +128,7 @@ impl Generation {
             1,
         );
         let mut generation = Self {
+            number: parts.number,
             started_at: Instant::now(),
             work_kill,
             control_kill,
@@ -153,6 +155,7 @@ impl Generation {
             converter: self.converter.clone(),
             acknowledger: self.acknowledger.clone(),
             view: Arc::clone(&parts.view),
+            generation: self.number,
             kill: kill.clone(),
             meter: parts.view.meter(&parts.connector, task),
             mark: post.mark.clone(),
@@ -200,10 +203,11 @@ impl Generation {
     }
 
     pub(super) fn is_current(&self, gone: &TaskGone) -> bool {
-        matches!(
-            self.tasks.get(gone.task as usize),
-            Some(Some(handle)) if handle.incarnation == gone.incarnation
-        )
+        let is_its = |handle: &TaskHandle| {
+            (self.number, handle.incarnation) == (gone.generation, gone.incarnation)
+        };
+        let handle = self.tasks.get(gone.task as usize);
+        handle.is_some_and(|handle| handle.as_ref().is_some_and(is_its))
     }
 
     /// How often a sender had to wait for a full mailbox.

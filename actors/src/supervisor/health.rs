@@ -240,6 +240,7 @@ impl Generation {
             let _ = self.acknowledger.signal(EndedPut { lease, end });
         }
         let _ = self.acknowledger.signal(TaskGone {
+            generation: self.number,
             task,
             incarnation: handle.incarnation,
             end: TaskEnd::Died(trouble.to_string().into()),

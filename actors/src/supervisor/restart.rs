@@ -26,12 +26,14 @@ impl Generation {
     /// Tells the end of a task that was to be restarted, by the acknowledger,
     /// behind what the task itself had to say.
     fn end_task(&mut self, task: u32, incarnation: u32) {
+        let generation = self.number;
         let Some(handle) = self.current(task, incarnation) else {
             return;
         };
         handle.is_gone = true;
         handle.kill.throw();
         let _ = self.acknowledger.signal(TaskGone {
+            generation,
             task,
             incarnation,
             end: TaskEnd::Died("restarted".into()),

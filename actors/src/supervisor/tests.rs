@@ -1,10 +1,13 @@
 //! What happens when an actor dies.
 
+mod zombies;
+
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use actix::{AsyncContext, Handler};
 use bytes::Bytes;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{Pipeline, PipelineSpec, Supervisor};
@@ -60,21 +63,30 @@ macro_rules! blocks {
 blocks!(Poller);
 blocks!(Acknowledger);
 
-/// Makes an actor wait in a handler for what never comes; its thread runs on.
-struct Wait;
+/// Makes an actor wait in a handler, until the sender is dropped; its thread
+/// runs on.
+struct Wait(oneshot::Receiver<()>);
 
-impl Handler<Letter<Wait>> for Acknowledger {
-    type Result = ();
+macro_rules! waits {
+    ($actor:ty) => {
+        impl Handler<Letter<Wait>> for $actor {
+            type Result = ();
 
-    fn handle(&mut self, _letter: Letter<Wait>, ctx: &mut Self::Context) {
-        ctx.wait(actix::fut::wrap_future(std::future::pending::<()>()));
-    }
+            fn handle(&mut self, letter: Letter<Wait>, ctx: &mut Self::Context) {
+                let dropped = async { assert!(letter.message.0.await.is_err()) };
+                ctx.wait(actix::fut::wrap_future(dropped));
+            }
+        }
+    };
 }
+
+waits!(Converter);
+waits!(Acknowledger);
 
 enum Hang {
     Poller(Block),
     Acknowledger(Block),
-    AcknowledgerWaits,
+    AcknowledgerWaits(Wait),
 }
 
 impl Handler<Letter<Hang>> for Supervisor {
@@ -85,7 +97,7 @@ impl Handler<Letter<Hang>> for Supervisor {
         match letter.message {
             Hang::Poller(block) => generation.poller.signal(block).unwrap(),
             Hang::Acknowledger(block) => generation.acknowledger.signal(block).unwrap(),
-            Hang::AcknowledgerWaits => generation.acknowledger.signal(Wait).unwrap(),
+            Hang::AcknowledgerWaits(wait) => generation.acknowledger.signal(wait).unwrap(),
         }
     }
 }
@@ -191,7 +203,8 @@ async fn rejections_of_the_converter_need_no_acknowledger() {
         Threads::current(),
         Arc::clone(&view),
     );
-    let hang = Hang::AcknowledgerWaits;
+    let (_open, closed) = oneshot::channel();
+    let hang = Hang::AcknowledgerWaits(Wait(closed));
     pipeline.supervisor.send(hang).await.unwrap();
     let since = Instant::now();
     while source.count(|fate| fate == Fate::Rejected) < 400 {
@@ -280,7 +293,8 @@ async fn an_acknowledger_that_blocks_its_thread_makes_a_new_generation_that_lose
 
 #[actix::test]
 async fn an_actor_that_leaves_its_mail_lying_makes_a_new_generation_that_loses_nothing() {
-    survives(Hang::AcknowledgerWaits).await;
+    let (_open, closed) = oneshot::channel();
+    survives(Hang::AcknowledgerWaits(Wait(closed))).await;
 }
 
 #[actix::test]

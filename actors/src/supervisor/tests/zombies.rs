@@ -1,0 +1,199 @@
+//! What an actor may still do that wakes when its generation is dead: nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use actix::Handler;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::{Stage, Wait, spec};
+use crate::converter::EnlistTask;
+use crate::credit::Credit;
+use crate::live_view::LiveView;
+use crate::mailbox::Letter;
+use crate::messages::{TaskEnd, TaskGone};
+use crate::supervisor::generation::Generation;
+use crate::supervisor::{Pipeline, Supervisor};
+use crate::testing::{Act, FakeSinkFactory, FakeSource, Seen};
+use crate::threads::Threads;
+
+const TASKS: u32 = 4;
+/// Fewer than there are tasks, so that what is taken back is put at once.
+const RECORDS: usize = 2;
+/// Longer than a test of this module takes.
+const PUT: Duration = Duration::from_secs(50);
+
+/// Does something with what the supervisor has.
+struct Inspect(Box<dyn FnOnce(&Supervisor, &Generation) + Send>);
+
+impl Handler<Letter<Inspect>> for Supervisor {
+    type Result = ();
+
+    fn handle(&mut self, letter: Letter<Inspect>, _ctx: &mut Self::Context) {
+        (letter.message.0)(self, self.generation.as_ref().unwrap());
+    }
+}
+
+/// Two records in two puts.
+struct Setting {
+    pipeline: Pipeline,
+    view: Arc<LiveView>,
+    seen: Arc<Seen>,
+    _source: FakeSource,
+}
+
+impl Setting {
+    async fn new() -> Self {
+        tokio::time::pause();
+        let sink = FakeSinkFactory::new(|_, _| Act::DeliverAfter(PUT));
+        let seen = sink.seen();
+        let credit = Credit::new(1 << 20);
+        let (source, events) = FakeSource::start(&credit, &[RECORDS], PUT);
+        let view = LiveView::new();
+        let pipeline = Pipeline::start(
+            spec(&sink),
+            Arc::new(source.clone()),
+            events,
+            credit,
+            Threads::current(),
+            Arc::clone(&view),
+        );
+        let setting = Self {
+            pipeline,
+            view,
+            seen,
+            _source: source,
+        };
+        setting.until_put(RECORDS).await;
+        setting
+    }
+
+    fn puts(&self) -> usize {
+        self.seen.puts.load(Ordering::SeqCst)
+    }
+
+    async fn until_put(&self, puts: usize) {
+        let since = Instant::now();
+        while self.puts() < puts {
+            assert!(since.elapsed() < PUT / 2, "{} puts", self.puts());
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    async fn inspect(&self, look: impl FnOnce(&Supervisor, &Generation) + Send + 'static) {
+        let look = Inspect(Box::new(look));
+        self.pipeline.supervisor.send(look).await.unwrap();
+    }
+
+    async fn idle_tasks(&self) -> usize {
+        let (tell, told) = oneshot::channel();
+        let look = move |supervisor: &Supervisor, _: &Generation| {
+            tell.send(supervisor.books.idle_tasks()).unwrap();
+        };
+        self.inspect(look).await;
+        told.await.unwrap()
+    }
+
+    /// Another generation has the records.
+    async fn live_on(&self) {
+        self.pipeline.supervisor.send(Stage::Poller).await.unwrap();
+        self.until_put(2 * RECORDS).await;
+        assert_eq!(self.view.connector("test").unwrap().generation, 2);
+    }
+
+    /// Time for whatever would happen to happen.
+    async fn rest(&self) {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+}
+
+fn gone(generation: u32, task: u32) -> TaskGone {
+    TaskGone {
+        generation,
+        task,
+        incarnation: 1,
+        end: TaskEnd::Died("by plan".into()),
+    }
+}
+
+fn enlist(generation: &Generation, task: u32, incarnation: u32) {
+    let handle = generation.tasks[task as usize].as_ref().unwrap();
+    let letter = EnlistTask {
+        task,
+        incarnation,
+        mailbox: handle.mailbox.clone(),
+    };
+    generation.converter.signal(letter).unwrap();
+}
+
+#[actix::test]
+async fn a_death_that_a_dead_acknowledger_hears_of_takes_nothing_back() {
+    let setting = Setting::new().await;
+    let (wake, asleep) = oneshot::channel();
+    setting
+        .inspect(|_, generation| {
+            generation.acknowledger.signal(Wait(asleep)).unwrap();
+            for task in 0..TASKS {
+                generation.acknowledger.signal(gone(1, task)).unwrap();
+            }
+        })
+        .await;
+    setting.live_on().await;
+    drop(wake);
+    setting.rest().await;
+    assert_eq!(setting.puts(), 2 * RECORDS);
+}
+
+#[actix::test]
+async fn a_death_in_a_dead_generation_replaces_no_task_of_the_living() {
+    let setting = Setting::new().await;
+    setting.live_on().await;
+    for task in 0..TASKS {
+        let late = gone(1, task);
+        setting.pipeline.supervisor.send(late).await.unwrap();
+    }
+    setting.rest().await;
+    assert_eq!(setting.view.connector("test").unwrap().tasks_replaced, 0);
+    let current = gone(2, 0);
+    setting.pipeline.supervisor.send(current).await.unwrap();
+    setting.rest().await;
+    assert_eq!(setting.view.connector("test").unwrap().tasks_replaced, 1);
+}
+
+#[actix::test]
+async fn a_task_that_enlists_with_a_dead_converter_changes_nothing() {
+    let setting = Setting::new().await;
+    let (wake, asleep) = oneshot::channel();
+    setting
+        .inspect(|_, generation| {
+            generation.converter.signal(Wait(asleep)).unwrap();
+            for task in 0..TASKS {
+                enlist(generation, task, 2);
+            }
+        })
+        .await;
+    setting.live_on().await;
+    assert_eq!(setting.idle_tasks().await, 2);
+    drop(wake);
+    setting.rest().await;
+    assert_eq!(setting.puts(), 2 * RECORDS);
+    assert_eq!(setting.idle_tasks().await, 2);
+}
+
+/// As one does whose thread hung before it was started.
+#[actix::test]
+async fn a_task_that_enlists_behind_its_successor_takes_nothing_back() {
+    let setting = Setting::new().await;
+    setting
+        .inspect(|_, generation| {
+            for task in 0..TASKS {
+                enlist(generation, task, 0);
+            }
+        })
+        .await;
+    setting.rest().await;
+    assert_eq!(setting.puts(), RECORDS);
+    assert_eq!(setting.idle_tasks().await, 2);
+}
