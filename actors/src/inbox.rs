@@ -45,10 +45,11 @@ impl Inbox {
         kill: &KillSwitch,
         waker: &mut Context<'_>,
     ) -> Poll<Option<Option<SourceNews>>> {
+        let mut events = self.events.lock();
+        // Looked at under the lock: who waits for it may be dead by then.
         if kill.is_dead() {
             return Poll::Ready(None);
         }
-        let mut events = self.events.lock();
         let event = std::task::ready!(events.poll_recv(waker));
         Poll::Ready(event.map(|event| self.enter(event)))
     }
@@ -109,6 +110,8 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::sync::Barrier;
+    use std::task::Waker;
     use std::time::Duration;
 
     use tokio::sync::mpsc;
@@ -179,6 +182,33 @@ mod tests {
         let entered = poll_fn(|waker| inbox.poll_enter(&new, waker)).await;
         let is_ready = matches!(entered, Some(Some(SourceNews::State(SourceState::Ready))));
         assert!(is_ready, "{entered:?}");
+    }
+
+    /// Whoever has the lock meanwhile, and between all their steps.
+    #[tokio::test]
+    async fn a_poller_that_dies_while_it_waits_for_the_inbox_enters_nothing() {
+        let Setting { inbox, events, .. } = Setting::with(Tolerance::All);
+        events.send(SourceEvent::Ready).await.unwrap();
+        for _ in 0..500 {
+            let (kill, start) = (KillSwitch::default(), Barrier::new(2));
+            std::thread::scope(|scope| {
+                let held = inbox.events.lock();
+                let polled = scope.spawn(|| {
+                    let mut waker = Context::from_waker(Waker::noop());
+                    start.wait();
+                    inbox.poll_enter(&kill, &mut waker)
+                });
+                start.wait();
+                for _ in 0..100 {
+                    std::thread::yield_now();
+                }
+                kill.throw();
+                drop(held);
+                let entered = polled.join().unwrap();
+                assert!(matches!(entered, Poll::Ready(None)), "{entered:?}");
+            });
+        }
+        assert_eq!(inbox.len(), 1);
     }
 
     #[tokio::test]
