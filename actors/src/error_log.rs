@@ -31,54 +31,15 @@ impl ErrorLog {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt;
     use std::sync::Arc;
 
     use parking_lot::Mutex;
-    use tracing::field::{Field, Visit};
-    use tracing::span::{Attributes, Id, Record};
-    use tracing::{Event, Level, Metadata, Subscriber};
+    use tracing::Level;
 
     use super::*;
     use crate::outcome::Stage;
     use crate::record::{SourcePartition, TopicId};
-
-    /// Events as lines of their fields.
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<String>>>);
-
-    struct Line(String);
-
-    impl Visit for Line {
-        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-            self.0 += &format!(" {field}={value:?}");
-        }
-    }
-
-    impl Subscriber for Lines {
-        fn enabled(&self, _: &Metadata<'_>) -> bool {
-            true
-        }
-
-        fn new_span(&self, _: &Attributes<'_>) -> Id {
-            Id::from_u64(1)
-        }
-
-        fn record(&self, _: &Id, _: &Record<'_>) {}
-
-        fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-        fn event(&self, event: &Event<'_>) {
-            assert_eq!(*event.metadata().level(), Level::WARN);
-            let mut line = Line(String::new());
-            event.record(&mut line);
-            self.0.lock().push(line.0);
-        }
-
-        fn enter(&self, _: &Id) {}
-
-        fn exit(&self, _: &Id) {}
-    }
+    use crate::testing::listen;
 
     /// What is told of two records.
     fn told(log: ErrorLog) -> Vec<String> {
@@ -92,9 +53,14 @@ mod tests {
             let record = RecordId { partition, offset };
             (record, Rejection::new(stage, "no good"))
         });
-        let lines = Lines::default();
-        tracing::subscriber::with_default(lines.clone(), || log.tell("sink", &put_aside));
-        let lines = lines.0.lock();
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&lines);
+        let _listening = listen(move |level, line| {
+            assert_eq!(level, Level::WARN);
+            heard.lock().push(line.to_owned());
+        });
+        log.tell("sink", &put_aside);
+        let lines = lines.lock();
         lines.clone()
     }
 

@@ -17,6 +17,12 @@ use crate::outlet::Outlet;
 use crate::ports::source::{SourceEvent, SourceEvents};
 use crate::record::AcquiredBatch;
 
+/// What is left to be done of an event that was entered, under no lock.
+enum Entered {
+    Books(Effects),
+    State(SourceState),
+}
+
 /// See the module. It outlives the generations.
 pub(crate) struct Inbox {
     events: Mutex<SourceEvents>,
@@ -51,44 +57,55 @@ impl Inbox {
             return Poll::Ready(None);
         }
         let event = std::task::ready!(events.poll_recv(waker));
-        Poll::Ready(event.map(|event| self.enter(event)))
+        let entered = event.map(|event| self.enter(event));
+        drop(events);
+        Poll::Ready(entered.map(|entered| self.follow_up(entered)))
     }
 
     /// For the supervisor: enters all events that wait.
     pub(crate) fn enter_waiting(&self) -> Vec<SourceNews> {
         let mut events = self.events.lock();
-        let mut news = Vec::new();
+        let mut entered = Vec::new();
         for _ in 0..events.len() {
             let Ok(event) = events.try_recv() else {
                 break;
             };
-            news.extend(self.enter(event));
+            entered.push(self.enter(event));
         }
-        news
+        drop(events);
+        let news = |entered| self.follow_up(entered);
+        entered.into_iter().filter_map(news).collect()
     }
 
-    fn enter(&self, event: SourceEvent) -> Option<SourceNews> {
+    fn enter(&self, event: SourceEvent) -> Entered {
         let state = match event {
-            SourceEvent::Acquired(batches) => return self.acquired(batches),
+            SourceEvent::Acquired(batches) => return Entered::Books(self.acquired(batches)),
             SourceEvent::Answered(answers) => {
                 let mut books = self.outlet.books.lock();
                 books.answered(&answers, Instant::now());
-                return None;
+                return Entered::Books(Effects::default());
             }
             SourceEvent::Lost(lost) => {
                 self.outlet.books.lock().lost(&lost, Instant::now());
-                return None;
+                return Entered::Books(Effects::default());
             }
             SourceEvent::Ready => SourceState::Ready,
             SourceEvent::Troubled { cause } => SourceState::Troubled(cause),
             SourceEvent::Failed { cause } => SourceState::Failed(cause),
         };
-        Some(SourceNews::State(state))
+        Entered::State(state)
+    }
+
+    fn follow_up(&self, entered: Entered) -> Option<SourceNews> {
+        match entered {
+            Entered::Books(effects) => self.outlet.log(effects).map(SourceNews::Failed),
+            Entered::State(state) => Some(SourceNews::State(state)),
+        }
     }
 
     /// Enters batches in the books, for whichever converter is next.
-    fn acquired(&self, batches: Vec<AcquiredBatch>) -> Option<SourceNews> {
-        let failed = self.outlet.enter(|books| {
+    fn acquired(&self, batches: Vec<AcquiredBatch>) -> Effects {
+        self.outlet.change(|books| {
             let mut effects = Effects {
                 work: true,
                 ..Effects::default()
@@ -102,8 +119,7 @@ impl Inbox {
                 books.intake().push(raw, batch.held);
             }
             effects
-        });
-        failed.map(SourceNews::Failed)
+        })
     }
 }
 
@@ -111,6 +127,7 @@ impl Inbox {
 mod tests {
     use std::future::poll_fn;
     use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Waker;
     use std::time::Duration;
 
@@ -122,7 +139,7 @@ mod tests {
     use crate::error_log::ErrorLog;
     use crate::ports::source::LostRange;
     use crate::record::CorruptRange;
-    use crate::testing::{FakeSource, Fate, partition, policy};
+    use crate::testing::{FakeSource, Fate, listen, partition, policy};
 
     struct Setting {
         inbox: Arc<Inbox>,
@@ -233,6 +250,27 @@ mod tests {
         let books = setting.books.lock();
         assert_eq!((books.ledger().open(), books.ledger().held()), (1, 1));
         assert_eq!(setting.inbox.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn records_that_are_put_aside_are_logged_when_the_inbox_is_open_again() {
+        let setting = Setting::with(Tolerance::All);
+        for offset in 0..2 {
+            let event = setting.corrupt(offset, offset);
+            setting.events.send(event).await.unwrap();
+        }
+        let inbox = Arc::clone(&setting.inbox);
+        let heard = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&heard);
+        let _listening = listen(move |_, line| {
+            assert!(inbox.events.try_lock().is_some(), "{line}");
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
+        let kill = KillSwitch::default();
+        let polled = poll_fn(|waker| setting.inbox.poll_enter(&kill, waker)).await;
+        assert!(matches!(polled, Some(None)), "{polled:?}");
+        assert!(setting.inbox.enter_waiting().is_empty());
+        assert_eq!(heard.load(Ordering::SeqCst), 2);
     }
 
     /// Nobody has to be there to carry it out.

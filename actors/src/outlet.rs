@@ -17,11 +17,17 @@ pub(crate) struct Outlet {
 }
 
 impl Outlet {
+    /// Changes the books and does what follows of it. Returns the record that
+    /// fails the connector, if one does.
+    pub(crate) fn enter(&self, change: impl FnOnce(&mut Books) -> Effects) -> Option<RecordFailed> {
+        let effects = self.change(change);
+        self.log(effects)
+    }
+
     /// Changes the books and tells the source in one step, under the books'
     /// lock: settlements leave in the order in which they were entered, and no
-    /// actor's death comes in between. Returns the record that fails the
-    /// connector, if one does.
-    pub(crate) fn enter(&self, change: impl FnOnce(&mut Books) -> Effects) -> Option<RecordFailed> {
+    /// actor's death comes in between. Returns what is to be logged.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Books) -> Effects) -> Effects {
         let effects = {
             let mut books = self.books.lock();
             let mut effects = change(&mut books);
@@ -34,6 +40,12 @@ impl Outlet {
         if effects.work {
             self.books.work.notify_waiters();
         }
+        effects
+    }
+
+    /// Under no lock: who reads the log slowly must hold up nobody. Returns the
+    /// record that fails the connector, if one does.
+    pub(crate) fn log(&self, effects: Effects) -> Option<RecordFailed> {
         self.error_log.tell(&self.connector, &effects.put_aside);
         let (record, rejection) = effects.failure?;
         Some(RecordFailed { record, rejection })

@@ -3,6 +3,8 @@
 mod as_they_are;
 mod fake_sink;
 mod fake_source;
+#[cfg(test)]
+mod listener;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +12,8 @@ use std::time::Duration;
 pub use as_they_are::{AsTheyAre, conversion_of_values};
 pub use fake_sink::{Act, FakeSink, FakeSinkFactory, Seen};
 pub use fake_source::{FakeSource, Fate};
+#[cfg(test)]
+pub(crate) use listener::listen;
 
 use crate::books::{Policy, Tolerance};
 use crate::conversion::Conversion;
