@@ -46,8 +46,56 @@ impl Outlet {
     /// Under no lock: who reads the log slowly must hold up nobody. Returns the
     /// record that fails the connector, if one does.
     pub(crate) fn log(&self, effects: Effects) -> Option<RecordFailed> {
+        for notice in &effects.notices {
+            notice.log(&self.connector);
+        }
         self.error_log.tell(&self.connector, &effects.put_aside);
         let (record, rejection) = effects.failure?;
         Some(RecordFailed { record, rejection })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use parking_lot::Mutex;
+    use tracing::Level;
+
+    use super::*;
+    use crate::books::{Notice, Tolerance};
+    use crate::credit::Credit;
+    use crate::outcome::{Rejection, Stage};
+    use crate::record::RecordId;
+    use crate::testing::{FakeSource, listen, partition, policy};
+
+    #[tokio::test]
+    async fn all_is_logged_when_the_books_are_open_again() {
+        let credit = Credit::new(0);
+        let books = SharedBooks::new(policy(1, Tolerance::All), Arc::clone(&credit));
+        let (source, _events) = FakeSource::start(&credit, &[], Duration::from_secs(1));
+        let outlet = Outlet {
+            connector: "test".into(),
+            books: Arc::clone(&books),
+            source: Arc::new(source),
+            error_log: ErrorLog::Causes,
+        };
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&lines);
+        let _listening = listen(move |level, line| {
+            assert!(!books.is_locked(), "{line}");
+            assert!(line.contains("connector=\"test\""), "{line}");
+            heard.lock().push(level);
+        });
+        let record = RecordId {
+            partition: partition("orders", 0),
+            offset: 7,
+        };
+        outlet.enter(|_| Effects {
+            put_aside: vec![(record, Rejection::new(Stage::TaskPut, "no good"))],
+            notices: vec![Notice::WentDown { records: 1 }],
+            ..Effects::default()
+        });
+        assert_eq!(*lines.lock(), [Level::ERROR, Level::WARN]);
     }
 }

@@ -4,6 +4,7 @@
 //!
 //! It outlives the actors, so that their death forgets no record.
 
+mod notice;
 mod policy;
 mod puts;
 mod settling;
@@ -19,6 +20,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+pub use notice::Notice;
 pub use policy::{Policy, Tolerance};
 pub use puts::{Put, PutEnd};
 
@@ -84,6 +86,11 @@ impl SharedBooks {
     pub fn lock(&self) -> MutexGuard<'_, Books> {
         self.books.lock()
     }
+
+    #[cfg(test)]
+    pub(crate) fn is_locked(&self) -> bool {
+        self.books.is_locked()
+    }
 }
 
 /// What is to be done after the books were changed.
@@ -95,6 +102,8 @@ pub struct Effects {
     pub put_aside: Vec<(RecordId, Rejection)>,
     /// The record that fails the connector.
     pub failure: Option<(RecordId, Rejection)>,
+    /// To be logged.
+    pub notices: Vec<Notice>,
     /// There is work for a task now, or will be.
     pub work: bool,
 }
@@ -104,6 +113,7 @@ impl Effects {
     fn add(&mut self, other: Self) {
         self.settle.extend(other.settle);
         self.put_aside.extend(other.put_aside);
+        self.notices.extend(other.notices);
         self.failure = self.failure.take().or(other.failure);
         self.work |= other.work;
     }
@@ -404,7 +414,8 @@ impl Books {
             PutEnd::Panicked(cause) if kills == 0 => {
                 // Once more as it is: the task may have been to blame.
                 let work = self.take_back(&put, &rest, 1);
-                tracing::warn!(%cause, records = rest.len(), "a task died over its records");
+                let records = rest.len();
+                effects.notices.push(Notice::DiedOver { records, cause });
                 self.put_again(work, &mut effects);
             }
             PutEnd::Panicked(cause) => {
@@ -576,11 +587,8 @@ impl Books {
         effects.settle.extend(released);
         if shut_out > 0 {
             // Nobody has their payload any more, and a release would archive them.
-            tracing::error!(
-                records = shut_out,
-                "records on their last delivery attempt went down with an actor; they stay \
-                 locked until the worker stops, and the broker archives them then"
-            );
+            let notice = Notice::WentDown { records: shut_out };
+            effects.notices.push(notice);
         }
         effects
     }

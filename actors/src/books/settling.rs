@@ -6,7 +6,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use tokio::time::Instant;
 
-use super::{Books, DeliveryKey, Effects, Failing, Tolerance, entry};
+use super::{Books, DeliveryKey, Effects, Failing, Notice, Tolerance, entry};
 use crate::chunk::{Chunk, Holds};
 use crate::ledger::{Entry, Step};
 use crate::outcome::{Cause, Rejection, Stage};
@@ -145,7 +145,10 @@ impl Books {
         self.retries += (places.len() - release.len()) as u64;
         self.errors.transient += places.len() as u64;
         if !release.is_empty() {
-            tracing::warn!(records = release.len(), %cause, "no more retries here, releasing");
+            effects.notices.push(Notice::Releasing {
+                records: release.len(),
+                cause: Arc::clone(cause),
+            });
         }
         let released = put.entries(&release);
         self.settle(put.lease, released, Settlement::Release, effects);

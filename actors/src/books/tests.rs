@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Books, Effects, Policy, PutEnd, Tolerance, entry};
+use super::{Books, Effects, Notice, Policy, PutEnd, Tolerance, entry};
 use crate::chunk::Holds;
 use crate::credit::Credit;
 use crate::gate::Gate;
@@ -91,6 +91,8 @@ fn a_retry_past_its_time_is_released() {
     let end = PutEnd::Answered(Err(SinkError::Retry("busy".into())));
     let effects = books.put_ended(put.lease, end, false, Instant::now());
     assert_eq!(ranges(&effects), [(0, 1, Settlement::Release)]);
+    let cause = "busy".into();
+    assert_eq!(effects.notices, [Notice::Releasing { records: 2, cause }]);
 }
 
 #[test]
@@ -176,6 +178,15 @@ fn what_an_actor_took_with_it_is_released() {
 }
 
 #[test]
+fn what_an_actor_took_with_it_on_its_last_attempt_is_told_and_kept() {
+    let mut books = books(None, Tolerance::None);
+    books.acquire(&batch(0..2, 5), &mut Effects::default());
+    let effects = books.release_forgotten(Instant::now());
+    assert!(effects.settle.is_empty());
+    assert_eq!(effects.notices, [Notice::WentDown { records: 2 }]);
+}
+
+#[test]
 fn records_that_wait_long_no_longer_hold_their_response() {
     let credit = Credit::new(1000);
     let mut books = Books::new(books(None, Tolerance::None).policy, Arc::clone(&credit));
@@ -202,6 +213,8 @@ fn a_record_gets_another_task_before_it_is_blamed_for_a_death() {
     let panicked = || PutEnd::Panicked("boom".into());
     let first = books.put_ended(put.lease, panicked(), false, Instant::now());
     assert!(first.settle.is_empty());
+    let cause = "boom".into();
+    assert_eq!(first.notices, [Notice::DiedOver { records: 1, cause }]);
     let again = books.dispatch(1, Instant::now()).unwrap();
     let second = books.put_ended(again.lease, panicked(), false, Instant::now());
     assert_eq!(ranges(&second), [(0, 0, Settlement::Reject)]);

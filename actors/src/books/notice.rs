@@ -1,0 +1,33 @@
+//! What the operator should hear of. The books are locked while they are
+//! changed, so they only name it, and it is logged after that.
+
+use crate::outcome::Cause;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A task died over records, which are put once more.
+    DiedOver { records: usize, cause: Cause },
+    /// The time for trying records again is over.
+    Releasing { records: usize, cause: Cause },
+    /// An actor took records with it that must not be released.
+    WentDown { records: u64 },
+}
+
+impl Notice {
+    pub(crate) fn log(&self, connector: &str) {
+        match self {
+            Self::DiedOver { records, cause } => tracing::warn!(
+                connector, records, error = %cause, "a task died over its records"
+            ),
+            Self::Releasing { records, cause } => tracing::warn!(
+                connector, records, error = %cause, "no more retries here, releasing"
+            ),
+            Self::WentDown { records } => tracing::error!(
+                connector,
+                records,
+                "records on their last delivery attempt went down with an actor; they stay locked \
+                 until the worker stops, and the broker archives them then"
+            ),
+        }
+    }
+}
