@@ -207,6 +207,11 @@ impl LiveView {
         change(&mut self.connectors.entry(Arc::clone(name)).or_default());
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_locked(&self, connector: &str) -> bool {
+        self.connectors.try_get_mut(connector).is_locked()
+    }
+
     pub(crate) fn meter(&self, connector: &Arc<str>, task: u32) -> Arc<TaskMeter> {
         let meter = self.meters.entry((Arc::clone(connector), task));
         Arc::clone(&meter.or_default())

@@ -206,13 +206,19 @@ impl Supervisor {
     fn fail(&mut self, cause: Cause) {
         self.books.stop_polling();
         self.credit.set_window_records(0);
+        let mut is_news = false;
         self.view.update(&self.connector, |view| {
-            if !matches!(view.state, ConnectorState::Failed(_)) {
-                tracing::error!(connector = %self.connector, error = %cause, "connector failed");
-                view.state = ConnectorState::Failed(cause);
+            is_news = !matches!(view.state, ConnectorState::Failed(_));
+            if is_news {
+                view.state = ConnectorState::Failed(Arc::clone(&cause));
             }
             view.is_restarting = false;
         });
+        if is_news {
+            // Not while the view is locked: who looks at it must not wait for
+            // who reads the log.
+            tracing::error!(connector = %self.connector, error = %cause, "connector failed");
+        }
     }
 }
 

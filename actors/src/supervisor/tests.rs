@@ -2,6 +2,7 @@
 
 mod zombies;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -19,8 +20,9 @@ use crate::live_view::{ConnectorState, LiveView};
 use crate::mailbox::Letter;
 use crate::poller::Poller;
 use crate::ports::converter::{self as port, ConvertError};
+use crate::ports::source::SourceEvent;
 use crate::testing::{
-    self, Act, AsTheyAre, FakeSinkFactory, FakeSource, Fate, conversion_of_values,
+    self, Act, AsTheyAre, FakeSinkFactory, FakeSource, Fate, conversion_of_values, listen,
 };
 use crate::threads::Threads;
 use crate::value::Datum;
@@ -174,6 +176,39 @@ async fn a_dead_converter_makes_a_new_generation_that_loses_nothing() {
 #[actix::test]
 async fn a_dead_acknowledger_makes_a_new_generation_that_loses_nothing() {
     survives_the_death_of(Stage::Acknowledger).await;
+}
+
+#[actix::test]
+async fn a_failure_is_logged_once_and_keeps_nobody_from_the_view() {
+    tokio::time::pause();
+    let sink = FakeSinkFactory::new(|_, _| Act::Deliver);
+    let credit = Credit::new(1 << 20);
+    let (source, events) = FakeSource::start(&credit, &[], LOCK);
+    let view = LiveView::new();
+    let lines = Arc::new(AtomicUsize::new(0));
+    let (heard, looked_at) = (Arc::clone(&lines), Arc::clone(&view));
+    let _listening = listen(move |_, line| {
+        if line.contains("connector failed") {
+            assert!(!looked_at.is_locked("test"));
+            heard.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let _pipeline = Pipeline::start(
+        spec(&sink),
+        Arc::new(source.clone()),
+        events,
+        credit,
+        Threads::current(),
+        Arc::clone(&view),
+    );
+    for cause in ["no right to read", "told again"] {
+        let cause = cause.into();
+        source.send(SourceEvent::Failed { cause });
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let state = view.connector("test").unwrap().state;
+    assert_eq!(state, ConnectorState::Failed("no right to read".into()));
+    assert_eq!(lines.load(Ordering::SeqCst), 1);
 }
 
 struct RefusesAll;
