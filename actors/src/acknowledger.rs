@@ -1,7 +1,7 @@
 //! Turns outcomes into settlements, and looks after the locks.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
 use ahash::AHashMap;
@@ -71,29 +71,14 @@ impl Acknowledger {
 
     fn show(&self) {
         let books = self.links.outlet.books.lock();
-        let (ledger, queue) = (books.ledger(), books.queue());
+        let held_bytes = self.links.credit.held_bytes();
         self.links
             .view
-            .update(&self.links.outlet.connector, |view| {
-                view.totals = ledger.totals();
-                view.times = *ledger.times();
-                if view.errors != books.errors() {
-                    view.errors = books.errors();
-                    view.last_error = Some(SystemTime::now());
-                }
-                view.delivered = books.delivered();
-                view.retries = books.retries();
-                view.in_flight = ledger.open();
-                view.held = ledger.held();
-                view.queued = queue.ready();
-                view.waiting = queue.waiting();
-                view.held_bytes = self.links.credit.held_bytes();
-                view.pins = ledger.pins();
+            .update_by(&self.links.kill, &self.links.outlet.connector, |view| {
+                view.show(&books, held_bytes);
             });
     }
-}
 
-impl Acknowledger {
     /// Shows what takes a look at every open record.
     fn show_depths(&self) {
         let books = self.links.outlet.books.lock();
@@ -101,7 +86,7 @@ impl Acknowledger {
         drop(books);
         self.links
             .view
-            .update(&self.links.outlet.connector, |view| {
+            .update_by(&self.links.kill, &self.links.outlet.connector, |view| {
                 view.attempts_left = attempts_left;
                 if !topics.is_empty() {
                     view.topics = topics;

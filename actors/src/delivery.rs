@@ -129,7 +129,7 @@ impl Delivery {
         self.shown = state.clone();
         self.links
             .view
-            .set_task(&self.name, self.context.task, state);
+            .set_task_by(&self.links.kill, &self.name, self.context.task, state);
     }
 
     /// Tells that this task is gone, and stops.
@@ -366,6 +366,10 @@ impl Actor for Delivery {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
+        if self.links.kill.is_dead() {
+            // Given up before its thread came to it.
+            return ctx.stop();
+        }
         self.enlist(ctx);
         self.links.meter.set_opened(false);
         self.show(TaskState::Opening);
@@ -373,7 +377,7 @@ impl Actor for Delivery {
         let opening = open_sink(
             self.context.clone(),
             self.settings.clone(),
-            Arc::clone(&self.links.view),
+            self.links.clone(),
         );
         let opening = async move {
             tokio::select! {
@@ -385,6 +389,7 @@ impl Actor for Delivery {
             opening
                 .into_actor(self)
                 .map(|opened, delivery, ctx| match opened {
+                    _ if delivery.links.kill.is_dead() => ctx.stop(),
                     Some(Ok(host)) => {
                         delivery.links.meter.set_opened(true);
                         delivery.host = Some(host);

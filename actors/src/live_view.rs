@@ -5,7 +5,8 @@ use std::time::SystemTime;
 
 use dashmap::DashMap;
 
-use crate::books::ErrorTotals;
+use crate::books::{Books, ErrorTotals};
+use crate::kill_switch::KillSwitch;
 use crate::ledger::{Pin, Times, Totals};
 use crate::meters::{TaskFigures, TaskMeter};
 use crate::outcome::Cause;
@@ -73,6 +74,27 @@ pub struct ConnectorView {
     pub tasks_replaced: u64,
     /// How often an actor had to wait for another's mailbox.
     pub mailbox_waits: u64,
+}
+
+impl ConnectorView {
+    /// Takes over what the books count.
+    pub(crate) fn show(&mut self, books: &Books, held_bytes: usize) {
+        let (ledger, queue) = (books.ledger(), books.queue());
+        self.totals = ledger.totals();
+        self.times = *ledger.times();
+        if self.errors != books.errors() {
+            self.errors = books.errors();
+            self.last_error = Some(SystemTime::now());
+        }
+        self.delivered = books.delivered();
+        self.retries = books.retries();
+        self.in_flight = ledger.open();
+        self.held = ledger.held();
+        self.queued = queue.ready();
+        self.waiting = queue.waiting();
+        self.held_bytes = held_bytes;
+        self.pins = ledger.pins();
+    }
 }
 
 /// A task's state.
@@ -207,6 +229,21 @@ impl LiveView {
         change(&mut self.connectors.entry(Arc::clone(name)).or_default());
     }
 
+    /// For an actor that may have been given up: it shows nothing any more
+    /// then, since another one is shown by that name.
+    pub(crate) fn update_by(
+        &self,
+        kill: &KillSwitch,
+        name: &Arc<str>,
+        change: impl FnOnce(&mut ConnectorView),
+    ) {
+        let view = self.connectors.entry(Arc::clone(name));
+        // Looked at under the lock: who takes its place comes after the kill.
+        if !kill.is_dead() {
+            change(&mut view.or_default());
+        }
+    }
+
     #[cfg(test)]
     pub(crate) fn is_locked(&self, connector: &str) -> bool {
         self.connectors.try_get_mut(connector).is_locked()
@@ -217,7 +254,41 @@ impl LiveView {
         Arc::clone(&meter.or_default())
     }
 
-    pub(crate) fn set_task(&self, connector: &Arc<str>, task: u32, state: TaskState) {
-        self.tasks.insert((Arc::clone(connector), task), state);
+    /// For a task that may have been given up, as [`Self::update_by`].
+    pub(crate) fn set_task_by(
+        &self,
+        kill: &KillSwitch,
+        connector: &Arc<str>,
+        task: u32,
+        state: TaskState,
+    ) {
+        let view = self.tasks.entry((Arc::clone(connector), task));
+        if !kill.is_dead() {
+            view.insert(state);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_given_up_shows_nothing_in_the_place_of_another() {
+        let (view, name) = (LiveView::new(), Arc::from("test"));
+        let (old, new) = (KillSwitch::default(), KillSwitch::default());
+        let window = |window| move |view: &mut ConnectorView| view.window = window;
+        let failed = || TaskState::Failed("late".into());
+        view.update_by(&old, &name, window(1));
+        view.set_task_by(&old, &name, 0, failed());
+        assert_eq!(view.connector("test").unwrap().window, 1);
+        assert_eq!(view.tasks("test"), [(0, failed())]);
+        old.throw();
+        view.update_by(&new, &name, window(2));
+        view.set_task_by(&new, &name, 0, TaskState::Running);
+        view.update_by(&old, &name, window(3));
+        view.set_task_by(&old, &name, 0, failed());
+        assert_eq!(view.connector("test").unwrap().window, 2);
+        assert_eq!(view.tasks("test"), [(0, TaskState::Running)]);
     }
 }

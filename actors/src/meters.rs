@@ -104,25 +104,35 @@ pub struct TaskFigures {
 
 /// A task's own counters; locked once a put, by nobody else for long.
 #[derive(Debug, Default)]
-pub struct TaskMeter(Mutex<TaskFigures>);
+pub struct TaskMeter(Mutex<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    figures: TaskFigures,
+    /// The put that was begun last. One that was given up may end after it.
+    newest_put: u64,
+}
 
 impl TaskMeter {
     #[must_use]
     pub fn figures(&self) -> TaskFigures {
-        *self.0.lock()
+        self.0.lock().figures
     }
 
     pub(crate) fn set_opened(&self, opened: bool) {
-        self.0.lock().opened = opened;
+        self.0.lock().figures.opened = opened;
     }
 
     /// Counts a put from now until what is returned is dropped, whichever way
     /// the put ends.
     pub(crate) fn put(&self, records: usize) -> PutUnderWay<'_> {
         let records = records as u64;
-        self.0.lock().active = records;
+        let mut counted = self.0.lock();
+        counted.figures.active = records;
+        counted.newest_put += 1;
         PutUnderWay {
             meter: self,
+            number: counted.newest_put,
             records,
             since: Instant::now(),
         }
@@ -133,6 +143,7 @@ impl TaskMeter {
 #[derive(Debug)]
 pub(crate) struct PutUnderWay<'a> {
     meter: &'a TaskMeter,
+    number: u64,
     records: u64,
     since: Instant,
 }
@@ -140,10 +151,14 @@ pub(crate) struct PutUnderWay<'a> {
 impl Drop for PutUnderWay<'_> {
     fn drop(&mut self) {
         let now = Instant::now();
-        let mut figures = self.meter.0.lock();
+        let mut counted = self.meter.0.lock();
+        let is_newest = counted.newest_put == self.number;
+        let figures = &mut counted.figures;
         figures.puts.add(now - self.since, 1, now);
         figures.sent += self.records;
-        figures.active = 0;
+        if is_newest {
+            figures.active = 0;
+        }
         figures.largest_put = figures.largest_put.max(self.records);
     }
 }
@@ -196,5 +211,16 @@ mod tests {
         assert_eq!((figures.puts.count, figures.puts.total), (2, ms(20)));
         assert_eq!(figures.puts.longest.value(Instant::now()), ms(20));
         assert_eq!(figures.largest_put, 5);
+    }
+
+    #[test]
+    fn a_put_that_ends_late_leaves_the_next_one_under_way() {
+        let meter = TaskMeter::default();
+        let abandoned = meter.put(5);
+        let next = meter.put(2);
+        drop(abandoned);
+        assert_eq!((meter.figures().active, meter.figures().sent), (2, 5));
+        drop(next);
+        assert_eq!((meter.figures().active, meter.figures().sent), (0, 7));
     }
 }

@@ -86,7 +86,9 @@ impl Poller {
         }
         self.links
             .view
-            .update(&self.links.connector, |view| view.window = records);
+            .update_by(&self.links.kill, &self.links.connector, |view| {
+                view.window = records;
+            });
     }
 }
 

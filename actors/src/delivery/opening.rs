@@ -3,8 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::DeliverySettings;
-use crate::live_view::{LiveView, TaskState};
+use super::{DeliveryLinks, DeliverySettings};
+use crate::live_view::TaskState;
 use crate::messages::TaskEnd;
 use crate::outcome::Cause;
 use crate::ports::sink::{SinkError, TaskContext};
@@ -14,7 +14,7 @@ use crate::sink_host::{SinkHost, SinkThread, panic_message};
 pub(super) async fn open_sink(
     context: TaskContext,
     settings: DeliverySettings,
-    view: Arc<LiveView>,
+    links: DeliveryLinks,
 ) -> Result<SinkHost, TaskEnd> {
     let name: Arc<str> = context.connector.as_str().into();
     let mut failures = 0;
@@ -32,7 +32,10 @@ pub(super) async fn open_sink(
                 "the sink does not open, trying again"
             );
         }
-        view.set_task(&name, context.task, TaskState::BackingOff(cause));
+        let state = TaskState::BackingOff(cause);
+        links
+            .view
+            .set_task_by(&links.kill, &name, context.task, state);
         let rest = settings.backoff.rest(lasts, failures, fastrand::f64());
         tokio::time::sleep(rest).await;
     }

@@ -71,9 +71,7 @@ impl Draining {
         let rest = self.until.saturating_duration_since(Instant::now());
         let closed = self.outlet.source.close(rest).await;
         // 7. Say how it ended.
-        self.view.update(&self.outlet.connector, |view| {
-            view.state = ConnectorState::Stopped;
-        });
+        self.show_end();
         Drained {
             clean: finished && shut_out == 0 && closed.cause.is_none() && closed.unconfirmed == 0,
             released,
@@ -119,6 +117,17 @@ impl Draining {
         let closed = futures::future::join_all(closing);
         let grace = Instant::now() + Duration::from_millis(500);
         let _ = tokio::time::timeout_at(until.max(grace), closed).await;
+    }
+
+    /// With the last answers, which nobody else may come to show any more. A
+    /// source that is closed has no other news.
+    fn show_end(&self) {
+        self.inbox.enter_waiting();
+        let books = self.outlet.books.lock();
+        self.view.update(&self.outlet.connector, |view| {
+            view.show(&books, self.credit.held_bytes());
+            view.state = ConnectorState::Stopped;
+        });
     }
 
     /// How many were given back, and how many the gate does not let go.

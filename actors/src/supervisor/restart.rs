@@ -73,7 +73,7 @@ impl Supervisor {
         let (done, closed) = oneshot::channel();
         let _ = handle.mailbox.signal(CloseTask(done));
         self.view
-            .set_task(&self.connector, task, TaskState::Restarting);
+            .set_task_by(&handle.kill, &self.connector, task, TaskState::Restarting);
         let number = self.number;
         ctx.spawn(
             // The sender is dropped when the task is gone, whichever way.

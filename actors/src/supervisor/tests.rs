@@ -179,6 +179,30 @@ async fn a_dead_acknowledger_makes_a_new_generation_that_loses_nothing() {
 }
 
 #[actix::test]
+async fn the_last_answers_are_in_the_view_when_the_drain_is_over() {
+    tokio::time::pause();
+    let sink = FakeSinkFactory::new(|_, _| Act::Deliver);
+    let credit = Credit::new(1 << 20);
+    let (source, events) = FakeSource::start(&credit, &[4], LOCK);
+    let view = LiveView::new();
+    let pipeline = Pipeline::start(
+        spec(&sink),
+        Arc::new(source.clone()),
+        events,
+        credit,
+        Threads::current(),
+        Arc::clone(&view),
+    );
+    source.hold_answers(true);
+    while sink.seen().delivered.lock().len() < 4 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let drained = pipeline.drain(Duration::from_secs(1)).await;
+    assert!(!drained.clean, "{drained:?}");
+    assert_eq!(view.connector("test").unwrap().totals.accepted, 4);
+}
+
+#[actix::test]
 async fn a_failure_is_logged_once_and_keeps_nobody_from_the_view() {
     tokio::time::pause();
     let sink = FakeSinkFactory::new(|_, _| Act::Deliver);

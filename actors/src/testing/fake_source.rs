@@ -361,6 +361,8 @@ impl Source for FakeSource {
     fn close(&self, _deadline: Duration) -> BoxFuture<'static, SourceClosed> {
         let source = self.clone();
         Box::pin(async move {
+            // It waits for the answers of a slow broker as well.
+            source.hold_answers(false);
             source.step(Instant::now());
             let mut state = source.state.lock();
             state.closed = true;

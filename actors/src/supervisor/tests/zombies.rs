@@ -4,16 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use actix::Handler;
+use actix::{Actor, Handler};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{Stage, Wait, spec};
 use crate::converter::EnlistTask;
 use crate::credit::Credit;
+use crate::delivery::{Delivery, DeliveryLinks};
+use crate::kill_switch::KillSwitch;
 use crate::live_view::LiveView;
 use crate::mailbox::Letter;
 use crate::messages::{TaskEnd, TaskGone};
+use crate::ports::sink::TaskContext;
+use crate::progress::{Mark, Pulse};
 use crate::supervisor::generation::Generation;
 use crate::supervisor::{Pipeline, Supervisor};
 use crate::testing::{Act, FakeSinkFactory, FakeSource, Seen};
@@ -196,4 +200,34 @@ async fn a_task_that_enlists_behind_its_successor_takes_nothing_back() {
     setting.rest().await;
     assert_eq!(setting.puts(), RECORDS);
     assert_eq!(setting.idle_tasks().await, 2);
+}
+
+#[actix::test]
+async fn a_task_that_is_given_up_before_it_starts_opens_no_sink() {
+    let setting = Setting::new().await;
+    setting
+        .inspect(|supervisor, generation| {
+            let kill = KillSwitch::default();
+            kill.throw();
+            let links = DeliveryLinks {
+                converter: generation.converter.clone(),
+                acknowledger: generation.acknowledger.clone(),
+                view: Arc::clone(&supervisor.view),
+                generation: generation.number,
+                kill,
+                meter: supervisor.view.meter(&supervisor.connector, 0),
+                mark: Mark::on(&Arc::new(Pulse::default())),
+            };
+            let context = TaskContext {
+                connector: "test".into(),
+                task: 0,
+                worker: "worker".into(),
+            };
+            Delivery::new(context, 1, supervisor.delivery.clone(), links).start();
+        })
+        .await;
+    setting.rest().await;
+    let created = setting.seen.created.load(Ordering::SeqCst);
+    assert_eq!(created, TASKS as usize);
+    assert!(setting.view.figures("test")[0].1.opened);
 }
