@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::books::Effects;
+use crate::hang::WorkSign;
 use crate::intake::RawBatch;
 use crate::kill_switch::KillSwitch;
 use crate::messages::{SourceNews, SourceState};
@@ -25,15 +26,28 @@ enum Entered {
 
 /// See the module. It outlives the generations.
 pub(crate) struct Inbox {
-    events: Mutex<SourceEvents>,
+    mail: Mutex<Mail>,
     outlet: Outlet,
+}
+
+struct Mail {
+    events: SourceEvents,
+    /// How often a poller has looked at them.
+    looks: u64,
+    /// Events that were entered in its stead since it looked last.
+    missed: usize,
 }
 
 impl Inbox {
     #[must_use]
     pub(crate) fn new(events: SourceEvents, outlet: Outlet) -> Arc<Self> {
+        let mail = Mail {
+            events,
+            looks: 0,
+            missed: 0,
+        };
         Arc::new(Self {
-            events: Mutex::new(events),
+            mail: Mutex::new(mail),
             outlet,
         })
     }
@@ -41,7 +55,18 @@ impl Inbox {
     /// Events that wait.
     #[must_use]
     pub(crate) fn len(&self) -> usize {
-        self.events.lock().len()
+        self.mail.lock().events.len()
+    }
+
+    /// What there is, or was, for the poller to take. Whoever stands in for it
+    /// must not make it look well.
+    #[must_use]
+    pub(crate) fn work(&self) -> WorkSign {
+        let mail = self.mail.lock();
+        WorkSign {
+            waiting: mail.events.len() + mail.missed,
+            taken: mail.looks,
+        }
     }
 
     /// For the poller: enters the next event. None after its kill, since the
@@ -51,28 +76,31 @@ impl Inbox {
         kill: &KillSwitch,
         waker: &mut Context<'_>,
     ) -> Poll<Option<Option<SourceNews>>> {
-        let mut events = self.events.lock();
+        let mut mail = self.mail.lock();
         // Looked at under the lock: who waits for it may be dead by then.
         if kill.is_dead() {
             return Poll::Ready(None);
         }
-        let event = std::task::ready!(events.poll_recv(waker));
+        mail.looks += 1;
+        mail.missed = 0;
+        let event = std::task::ready!(mail.events.poll_recv(waker));
         let entered = event.map(|event| self.enter(event));
-        drop(events);
+        drop(mail);
         Poll::Ready(entered.map(|entered| self.follow_up(entered)))
     }
 
     /// For the supervisor: enters all events that wait.
     pub(crate) fn enter_waiting(&self) -> Vec<SourceNews> {
-        let mut events = self.events.lock();
+        let mut mail = self.mail.lock();
         let mut entered = Vec::new();
-        for _ in 0..events.len() {
-            let Ok(event) = events.try_recv() else {
+        for _ in 0..mail.events.len() {
+            let Ok(event) = mail.events.try_recv() else {
                 break;
             };
+            mail.missed += 1;
             entered.push(self.enter(event));
         }
-        drop(events);
+        drop(mail);
         let news = |entered| self.follow_up(entered);
         entered.into_iter().filter_map(news).collect()
     }
@@ -209,7 +237,7 @@ mod tests {
         for _ in 0..500 {
             let (kill, start) = (KillSwitch::default(), Barrier::new(2));
             std::thread::scope(|scope| {
-                let held = inbox.events.lock();
+                let held = inbox.mail.lock();
                 let polled = scope.spawn(|| {
                     let mut waker = Context::from_waker(Waker::noop());
                     start.wait();
@@ -253,6 +281,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_others_enter_for_the_poller_counts_as_lying_until_it_looks() {
+        let Setting { inbox, events, .. } = Setting::with(Tolerance::All);
+        events.send(SourceEvent::Ready).await.unwrap();
+        let taken = inbox.work().taken;
+        assert_eq!(inbox.work(), WorkSign { waiting: 1, taken });
+        inbox.enter_waiting();
+        assert_eq!(inbox.work(), WorkSign { waiting: 1, taken });
+        let mut waker = Context::from_waker(Waker::noop());
+        let (dead, alive) = (KillSwitch::default(), KillSwitch::default());
+        dead.throw();
+        let polled = inbox.poll_enter(&dead, &mut waker);
+        assert!(matches!(polled, Poll::Ready(None)), "{polled:?}");
+        assert_eq!(inbox.work(), WorkSign { waiting: 1, taken });
+        assert!(inbox.poll_enter(&alive, &mut waker).is_pending());
+        assert_eq!(inbox.work().waiting, 0);
+        assert_ne!(inbox.work().taken, taken);
+    }
+
+    #[tokio::test]
     async fn records_that_are_put_aside_are_logged_when_the_inbox_is_open_again() {
         let setting = Setting::with(Tolerance::All);
         for offset in 0..2 {
@@ -263,7 +310,7 @@ mod tests {
         let heard = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&heard);
         let _listening = listen(move |_, line| {
-            assert!(inbox.events.try_lock().is_some(), "{line}");
+            assert!(inbox.mail.try_lock().is_some(), "{line}");
             counted.fetch_add(1, Ordering::SeqCst);
         });
         let kill = KillSwitch::default();

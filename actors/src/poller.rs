@@ -14,7 +14,6 @@ use crate::kill_switch::KillSwitch;
 use crate::live_view::LiveView;
 use crate::mailbox::Mailbox;
 use crate::messages::SourceNews;
-use crate::progress::Mark;
 use crate::supervisor::Supervisor;
 use crate::window::{Observation, Window};
 
@@ -30,7 +29,6 @@ pub(crate) struct PollerLinks {
     pub(crate) supervisor: Mailbox<Supervisor>,
     pub(crate) view: Arc<LiveView>,
     pub(crate) kill: KillSwitch,
-    pub(crate) mark: Mark,
     /// How far the open records of one partition may reach.
     pub(crate) span: usize,
 }
@@ -111,7 +109,6 @@ impl Actor for Poller {
 
 impl StreamHandler<Option<SourceNews>> for Poller {
     fn handle(&mut self, news: Option<SourceNews>, _ctx: &mut Self::Context) {
-        self.links.mark.took();
         if let Some(news) = news {
             let _ = self.links.supervisor.signal(news);
         }

@@ -39,6 +39,7 @@ use crate::retry::RetryPolicy;
 use crate::stuck_threads::StuckThreads;
 use crate::threads::Threads;
 use generation::Generation;
+use stand_in::InboxWatch;
 
 /// How often it is looked whether all actors live and move on.
 const HEALTH_TICK: Duration = Duration::from_millis(100);
@@ -103,6 +104,7 @@ impl Pipeline {
             },
             spec,
             inbox: Inbox::new(events, outlet.clone()),
+            inbox_watch: InboxWatch::from(Instant::now()),
             outlet,
             credit,
             books,
@@ -144,6 +146,7 @@ pub struct Supervisor {
     delivery: DeliverySettings,
     outlet: Outlet,
     inbox: Arc<Inbox>,
+    inbox_watch: InboxWatch,
     credit: Arc<Credit>,
     books: Arc<SharedBooks>,
     threads: Threads,

@@ -520,11 +520,18 @@ impl Books {
     /// Whether somebody has looked after the locks lately.
     #[must_use]
     pub fn are_locks_watched(&self, now: Instant) -> bool {
-        let limit = match self.lock_duration {
+        let limit = self.longest_unwatched();
+        self.watched_at.is_some_and(|watched| now < watched + limit)
+    }
+
+    /// For how long the locks, and what the source tells of them, may lie
+    /// before somebody else has to look.
+    #[must_use]
+    pub fn longest_unwatched(&self) -> Duration {
+        match self.lock_duration {
             Duration::ZERO => LONGEST_UNWATCHED,
             lock => LONGEST_UNWATCHED.min(lock / UNWATCHED_PART),
-        };
-        self.watched_at.is_some_and(|watched| now < watched + limit)
+        }
     }
 
     /// Records that were lost while they failed come under another acquisition,

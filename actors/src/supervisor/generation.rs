@@ -61,7 +61,6 @@ pub(super) struct Generation {
     pub(super) poller: Mailbox<Poller>,
     pub(super) control_post: Post,
     pub(super) converter_post: Post,
-    pub(super) poller_mark: Mark,
     pub(super) health: Health,
     pub(super) tasks: Vec<Option<TaskHandle>>,
     lives: Vec<Life>,
@@ -106,7 +105,6 @@ impl Generation {
             CONVERTER_MAILBOX,
         );
 
-        let poller_mark = Mark::on(control_post.thread.pulse());
         let poller_links = PollerLinks {
             connector: Arc::clone(&parts.connector),
             books: Arc::clone(&parts.books),
@@ -115,7 +113,6 @@ impl Generation {
             supervisor,
             view: Arc::clone(&parts.view),
             kill: control_kill.clone(),
-            mark: poller_mark.clone(),
             span: parts.spec.span,
         };
         let tasks = parts.spec.policy.tasks;
@@ -137,7 +134,6 @@ impl Generation {
             poller,
             control_post,
             converter_post,
-            poller_mark,
             health: Health::from(Instant::now()),
             tasks: Vec::new(),
             lives: vec![Life::default(); tasks],

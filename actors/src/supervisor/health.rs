@@ -99,13 +99,13 @@ fn is_in(threads: &[Arc<Thread>], thread: &Arc<Thread>) -> bool {
 }
 
 impl Generation {
-    /// Looks at all actors and their threads. `to_poll` events wait for the
-    /// poller, `to_convert` batches for the converter.
+    /// Looks at all actors and their threads. The poller's work is `to_poll`;
+    /// `to_convert` batches wait for the converter.
     pub(super) fn look(
         &mut self,
         now: Instant,
         limit: Duration,
-        to_poll: usize,
+        to_poll: WorkSign,
         to_convert: usize,
     ) -> Findings {
         let elapsed = self.health.looks.look(now);
@@ -122,13 +122,9 @@ impl Generation {
         }
     }
 
-    fn look_at_work(&mut self, elapsed: Duration, to_poll: usize, to_convert: usize) {
+    fn look_at_work(&mut self, elapsed: Duration, to_poll: WorkSign, to_convert: usize) {
         let control_beats = self.health.beats(&self.control_post.thread);
         let converter_beats = self.health.beats(&self.converter_post.thread);
-        let poller = WorkSign {
-            waiting: to_poll,
-            taken: self.poller_mark.taken(),
-        };
         let signals = self.converter.work();
         let converter = WorkSign {
             waiting: to_convert + signals.waiting,
@@ -136,7 +132,7 @@ impl Generation {
         };
         let acknowledger = self.acknowledger.work();
         let health = &mut self.health;
-        health.poller.look(poller, control_beats, elapsed);
+        health.poller.look(to_poll, control_beats, elapsed);
         health.converter.look(converter, converter_beats, elapsed);
         health
             .acknowledger

@@ -27,7 +27,7 @@ impl Supervisor {
         let Some(generation) = &mut self.generation else {
             return;
         };
-        let to_poll = self.inbox.len();
+        let to_poll = self.inbox.work();
         let to_convert = self.books.lock().intake().len();
         let found = generation.look(now, self.threads.hang_limit(), to_poll, to_convert);
         let waits = generation.mailbox_waits();

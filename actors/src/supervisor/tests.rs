@@ -82,11 +82,13 @@ macro_rules! waits {
     };
 }
 
+waits!(Poller);
 waits!(Converter);
 waits!(Acknowledger);
 
 enum Hang {
     Poller(Block),
+    PollerWaits(Wait),
     Acknowledger(Block),
     AcknowledgerWaits(Wait),
 }
@@ -98,6 +100,7 @@ impl Handler<Letter<Hang>> for Supervisor {
         let generation = self.generation.as_ref().unwrap();
         match letter.message {
             Hang::Poller(block) => generation.poller.signal(block).unwrap(),
+            Hang::PollerWaits(wait) => generation.poller.signal(wait).unwrap(),
             Hang::Acknowledger(block) => generation.acknowledger.signal(block).unwrap(),
             Hang::AcknowledgerWaits(wait) => generation.acknowledger.signal(wait).unwrap(),
         }
@@ -332,7 +335,9 @@ async fn survives(hang: Hang) {
     running.until("some", |r| r.accepted() >= 50).await;
     running.pipeline.supervisor.send(hang).await.unwrap();
     running.until("all", |r| r.accepted() == 400).await;
-    assert_eq!(running.view.connector("test").unwrap().generation, 2);
+    let generation = |r: &OnTheirWay| r.view.connector("test").unwrap().generation;
+    running.until("replaced", |r| generation(r) > 1).await;
+    assert_eq!(generation(&running), 2);
     assert_eq!(running.redelivered(), 0);
     assert!(running.pipeline.drain(Duration::from_secs(5)).await.clean);
     running.threads.stop();
@@ -342,6 +347,12 @@ async fn survives(hang: Hang) {
 async fn a_poller_that_blocks_its_thread_makes_a_new_generation_that_loses_nothing() {
     let (_open, closed) = mpsc::channel();
     survives(Hang::Poller(Block(closed))).await;
+}
+
+#[actix::test]
+async fn a_poller_that_leaves_events_lying_makes_a_new_generation_that_loses_nothing() {
+    let (_open, closed) = oneshot::channel();
+    survives(Hang::PollerWaits(Wait(closed))).await;
 }
 
 #[actix::test]
