@@ -218,6 +218,18 @@ fn what_waits_is_renewed_and_read_after_the_answer() {
     assert_eq!(to_read[0].unread[0].acquired.deadline, renewal_at + LOCK);
 }
 
+/// What was read in part waits with what is left of it, whose first lock may be
+/// another one's.
+#[test]
+fn what_waits_is_kept_when_its_deadline_moves() {
+    let mut desk = Desk::new(1);
+    desk.put_back(1000);
+    let later = desk.now + LOCK + MILLI;
+    desk.queue.update(desk.now, |_| Some(later));
+    let to_read = desk.queue.take(&desk.credit);
+    assert_eq!(to_read[0].unread[0].acquired.deadline, later);
+}
+
 #[test]
 fn what_has_lost_its_lock_is_not_read() {
     let mut desk = Desk::new(1);
