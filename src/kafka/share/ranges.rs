@@ -14,6 +14,10 @@ impl<V> Run<V> {
     pub(super) fn len(&self) -> u64 {
         offsets_between(self.first, self.last)
     }
+
+    pub(super) fn contains(&self, offset: i64) -> bool {
+        (self.first..=self.last).contains(&offset)
+    }
 }
 
 /// How many offsets lie between two, both included.
@@ -75,11 +79,11 @@ impl<V: Copy + PartialEq> Ranges<V> {
             .filter(|run| run.first <= run.last)
     }
 
-    /// The value of an offset, if it is there.
-    pub(super) fn value(&self, offset: i64) -> Option<V> {
-        let run = self.runs.range(..=offset).next_back();
-        run.filter(|(_, (end, _))| *end >= offset)
-            .map(|(_, (_, value))| *value)
+    /// The run that an offset is in, if it is there.
+    pub(super) fn run(&self, offset: i64) -> Option<Run<V>> {
+        let (&first, &(last, value)) = self.runs.range(..=offset).next_back()?;
+        let run = Run { first, last, value };
+        run.contains(offset).then_some(run)
     }
 
     /// Adds offsets; what they were before is overwritten.
@@ -203,6 +207,10 @@ mod tests {
                 let expected: Vec<(i64, u8)> =
                     model.range(first..=last).map(|(offset, value)| (*offset, *value)).collect();
                 prop_assert_eq!(within, expected);
+                for offset in first..=last {
+                    let found = ranges.run(offset).map(|found| found.value);
+                    prop_assert_eq!(found, model.get(&offset).copied());
+                }
                 if insert {
                     ranges.insert(run(first, last, value));
                     model.extend((first..=last).map(|offset| (offset, value)));

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use sluice_actors::outcome::Cause;
 use sluice_actors::ports::source::{Answer, AnsweredRange, LostRange, SettleRange, Settlement};
-use sluice_actors::record::{AcquiredBatch, CorruptRange, SourcePartition};
+use sluice_actors::record::{AcquiredBatch, CorruptRange, RawRecord, SourcePartition};
 use tokio::time::Instant;
 
 use super::ranges::{Ranges, Run};
@@ -187,6 +187,7 @@ impl Book {
         for (first, last) in read.gaps {
             for run in self.still_held(acquisition, first, last) {
                 self.held.remove(run.first, run.last);
+                self.renewals.remove(run.first, run.last);
                 self.pending.insert(Run {
                     first: run.first,
                     last: run.last,
@@ -195,10 +196,7 @@ impl Book {
             }
         }
         let mut batch = read.batch?;
-        batch.records.retain(|record| {
-            let lock = self.held.value(record.offset);
-            lock.is_some_and(|lock| lock.acquisition == acquisition)
-        });
+        self.retain_held(acquisition, &mut batch.records);
         let corrupt = std::mem::take(&mut batch.corrupt);
         batch.corrupt = corrupt
             .into_iter()
@@ -213,6 +211,18 @@ impl Book {
             })
             .collect();
         (!batch.records.is_empty() || !batch.corrupt.is_empty()).then_some(batch)
+    }
+
+    /// Records come in order, so one look is enough for those of a run.
+    fn retain_held(&self, acquisition: Acquisition, records: &mut Vec<RawRecord>) {
+        let mut run = None;
+        records.retain(|record| {
+            let offset = record.offset;
+            run = run
+                .filter(|run: &Run<Lock>| run.contains(offset))
+                .or_else(|| self.held.run(offset));
+            run.is_some_and(|run| run.value.acquisition == acquisition)
+        });
     }
 
     /// When the first lock ends of what is left of an acquisition.

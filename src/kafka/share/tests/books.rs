@@ -382,6 +382,19 @@ fn gaps_are_settled_unasked_and_never_told() {
 }
 
 #[test]
+fn a_gap_is_not_renewed() {
+    let mut desk = Desk::holding(0, 5);
+    desk.book.renew(0, 5);
+    assert_eq!(desk.read(0..4, &[(4, 5)]), [0, 1, 2, 3]);
+    let sent = [(0, 3, AckType::Renew), (4, 5, AckType::Gap)];
+    assert_eq!(desk.take(), sent);
+    desk.confirm();
+    let (confirmed, renewed, unknown) = desk.answers();
+    assert_eq!((confirmed, renewed), (Vec::new(), vec![0, 1, 2, 3]));
+    assert!(unknown.is_empty() && !desk.book.has_work());
+}
+
+#[test]
 fn what_lost_its_lock_before_it_was_read_is_left_out() {
     let mut desk = Desk::holding(0, 5);
     let first = desk.acquisition;
