@@ -159,7 +159,6 @@ impl Broker {
             key,
             acquired,
             reserved: None,
-            renewing: false,
         });
     }
 

@@ -18,7 +18,7 @@ use super::config::ShareSourceConfig;
 use super::layout::{Layout, Survey};
 use super::planner::{Phase, Turn};
 use super::ranges::offsets_between;
-use super::request::{Failure, HasRead, Reply, Request, ToRead};
+use super::request::{Failure, HasRead, Reply, Request, ToRead, Unread};
 use super::session::PartitionKey;
 use super::settlements::{Told, not_held};
 use super::troubles::Troubles;
@@ -225,7 +225,10 @@ impl Client {
             .values()
             .filter_map(|broker| broker.wake_at(&turn))
             .chain(sweep)
-            .chain(self.unread.renewal_at())
+            .chain(
+                self.unread
+                    .renewal_at(|one| is_renewing(&self.brokers, one)),
+            )
             .min()
     }
 
@@ -290,7 +293,9 @@ impl Client {
     /// What is to be read and brought back by `read`; after the next requests
     /// are on their way, which need not wait for it.
     pub(super) fn take_unread(&mut self) -> Vec<ToRead> {
-        self.unread.take(&self.credit)
+        let brokers = &self.brokers;
+        self.unread
+            .take(&self.credit, |one| is_renewing(brokers, one))
     }
 
     /// Records were read.
@@ -362,9 +367,11 @@ impl Client {
             let book = brokers.get(&one.broker)?.books.get(&one.key)?;
             book.deadline(&one.acquired)
         });
-        for one in self.unread.renew(now) {
+        for one in self.unread.due(now) {
             let broker = brokers.get_mut(&one.broker);
-            if let Some(book) = broker.and_then(|broker| broker.books.get_mut(&one.key)) {
+            if let Some(book) = broker.and_then(|broker| broker.books.get_mut(&one.key))
+                && !book.is_renewing(&one.acquired)
+            {
                 book.renew_acquired(&one.acquired);
             }
         }
@@ -416,6 +423,12 @@ impl Client {
         }
         self.failed = true;
     }
+}
+
+fn is_renewing(brokers: &BTreeMap<i32, Broker>, unread: &Unread) -> bool {
+    let broker = brokers.get(&unread.broker);
+    let book = broker.and_then(|broker| broker.books.get(&unread.key));
+    book.is_some_and(|book| book.is_renewing(&unread.acquired))
 }
 
 pub(super) fn topic_resource(topic: &str) -> String {

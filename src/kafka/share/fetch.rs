@@ -253,7 +253,6 @@ impl Courier {
             key,
             acquired,
             reserved: _reserved,
-            renewing: _,
         } = unread;
         let limits = Limits {
             batch: self.config.max_decompressed_bytes,
@@ -272,7 +271,6 @@ impl Courier {
                 ..acquired
             },
             reserved: None,
-            renewing: false,
         });
         drop(acquired.held);
         let batch = (!collected.kept.is_empty()).then(|| AcquiredBatch {

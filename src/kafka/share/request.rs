@@ -95,8 +95,6 @@ pub(super) struct Unread {
     pub(super) acquired: Acquired,
     /// What it will probably take when it is read, on top of its own bytes.
     pub(super) reserved: Option<BytesHeld>,
-    /// Its locks are being renewed.
-    pub(super) renewing: bool,
 }
 
 /// What is to be read at a time.

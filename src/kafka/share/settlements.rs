@@ -238,6 +238,26 @@ impl Book {
         }
     }
 
+    /// Whether something that is left of an acquisition waits for a renewal, or
+    /// for the answer to one.
+    pub(super) fn is_renewing(&self, acquired: &Acquired) -> bool {
+        let sent = self.in_flight.iter().chain(&self.retries);
+        let sent = sent.filter(|batch| batch.kind == AckType::Renew);
+        let asked = self.renewals.iter().map(|run| (run.first, run.last));
+        let renewals = sent.map(|batch| (batch.first, batch.last)).chain(asked);
+        let mut overlaps = renewals.flat_map(|(first, last)| {
+            let ranges = acquired.ranges.iter();
+            ranges.map(move |range| (first.max(range.first), last.min(range.last)))
+        });
+        overlaps
+            .any(|(first, last)| first <= last && self.has_held(acquired.acquisition, first, last))
+    }
+
+    fn has_held(&self, acquisition: Acquisition, first: i64, last: i64) -> bool {
+        let mut runs = self.held.within(first, last);
+        runs.any(|run| run.value.acquisition == acquisition)
+    }
+
     fn left(&self, acquired: &Acquired) -> Vec<Run<Lock>> {
         let ranges = acquired.ranges.iter();
         ranges

@@ -101,13 +101,17 @@ impl UnreadQueue {
     /// read without room. What is being renewed waits for the answers, so that
     /// it comes with its new deadline and the pipeline hears of no renewal that
     /// it did not ask for.
-    pub(super) fn take(&mut self, credit: &Credit) -> Vec<ToRead> {
+    pub(super) fn take(
+        &mut self,
+        credit: &Credit,
+        is_renewing: impl Fn(&Unread) -> bool,
+    ) -> Vec<ToRead> {
         let mut room = credit
             .limit_bytes()
             .saturating_sub(self.held_by_others(credit));
         let mut may_read = std::mem::take(&mut self.fresh) || room > 0;
         let (renewing, ready): (VecDeque<_>, VecDeque<_>) =
-            self.waiting.drain(..).partition(|one| one.renewing);
+            self.waiting.drain(..).partition(is_renewing);
         self.waiting = renewing;
         let mut taken = Vec::new();
         for piece in pieces(ready) {
@@ -137,16 +141,12 @@ impl UnreadQueue {
         }
     }
 
-    /// What is to be renewed now; nobody else does it before it is read.
-    pub(super) fn renew(&mut self, now: Instant) -> impl Iterator<Item = &Unread> {
-        let due = self
-            .waiting
-            .iter_mut()
-            .filter(move |one| renewal_at(one).is_some_and(|at| at <= now));
-        due.map(|one| {
-            one.renewing = true;
-            &*one
-        })
+    /// What is to be renewed by now, if it is not being renewed; nobody else
+    /// does it before it is read.
+    pub(super) fn due(&self, now: Instant) -> impl Iterator<Item = &Unread> {
+        self.waiting
+            .iter()
+            .filter(move |one| renewal_at(one) <= now)
     }
 
     /// Sets the deadlines right, which are those of the first locks to end, and
@@ -162,7 +162,6 @@ impl UnreadQueue {
             }
             one.acquired.deadline = deadline;
             one.acquired.arrived_at = now;
-            one.renewing = false;
             true
         });
     }
@@ -177,9 +176,11 @@ impl UnreadQueue {
         (credit.held_bytes() + self.reserved.held_bytes()).saturating_sub(own)
     }
 
-    /// When the first that waits is to be renewed.
-    pub(super) fn renewal_at(&self) -> Option<Instant> {
-        self.waiting.iter().filter_map(renewal_at).min()
+    /// When the first that waits is to be renewed, of those that are not being
+    /// renewed.
+    pub(super) fn renewal_at(&self, is_renewing: impl Fn(&Unread) -> bool) -> Option<Instant> {
+        let waiting = self.waiting.iter().filter(|one| !is_renewing(one));
+        waiting.map(renewal_at).min()
     }
 }
 
@@ -206,8 +207,7 @@ fn pieces(unread: impl IntoIterator<Item = Unread>) -> Vec<Vec<Unread>> {
     pieces
 }
 
-fn renewal_at(unread: &Unread) -> Option<Instant> {
+fn renewal_at(unread: &Unread) -> Instant {
     let (from, to) = (unread.acquired.arrived_at, unread.acquired.deadline);
-    let at = from + to.saturating_duration_since(from) / RENEWAL;
-    (!unread.renewing).then_some(at)
+    from + to.saturating_duration_since(from) / RENEWAL
 }

@@ -56,7 +56,13 @@ impl Desk {
 
     fn acquire(&mut self, first: i64, last: i64) {
         self.acquisition.0 += 1;
-        let acquired = Acquired {
+        let acquired = self.acquired(first, last);
+        self.book.acquire(&acquired, &mut self.told);
+    }
+
+    /// Of the last acquisition.
+    fn acquired(&self, first: i64, last: i64) -> Acquired {
+        Acquired {
             acquisition: self.acquisition,
             partition: Arc::clone(&self.partition),
             ranges: vec![AcquiredRange {
@@ -69,8 +75,7 @@ impl Desk {
             arrived_at: self.now,
             bytes: None,
             held: Credit::new(0).hold(0),
-        };
-        self.book.acquire(&acquired, &mut self.told);
+        }
     }
 
     /// What was acquired last was read; gives back the offsets of its records.
@@ -379,6 +384,29 @@ fn gaps_are_settled_unasked_and_never_told() {
     desk.book.lose(&"closed".into(), &mut desk.told);
     assert!(desk.told.answered.is_empty());
     assert_eq!(desk.lost(), [(0, 3)]);
+}
+
+#[test]
+fn an_acquisition_is_being_renewed_until_all_that_is_left_of_it_has_its_answer() {
+    let mut desk = Desk::holding(0, 5);
+    let first = desk.acquired(0, 5);
+    assert!(!desk.book.is_renewing(&first));
+    desk.book.renew_acquired(&first);
+    assert!(desk.book.is_renewing(&first), "asked for");
+    desk.take();
+    assert!(desk.book.is_renewing(&first), "sent");
+    desk.refuse(true);
+    assert!(desk.book.is_renewing(&first), "to be sent again");
+    // What comes again is another acquisition's, and so is the rest of this one.
+    desk.acquire(4, 5);
+    let (second, rest) = (desk.acquired(4, 5), desk.acquired(9, 9));
+    assert!(!desk.book.is_renewing(&second) && !desk.book.is_renewing(&rest));
+    desk.now = desk.book.retry_at().unwrap();
+    assert_eq!(desk.take(), [(0, 3, AckType::Renew)]);
+    desk.confirm();
+    assert!(!desk.book.is_renewing(&first));
+    desk.book.renew_acquired(&second);
+    assert!(!desk.book.is_renewing(&first), "has nothing left there");
 }
 
 #[test]

@@ -18,6 +18,8 @@ struct Desk {
     queue: UnreadQueue,
     credit: Arc<Credit>,
     now: Instant,
+    /// What waits is.
+    renewing: bool,
 }
 
 impl Desk {
@@ -27,6 +29,7 @@ impl Desk {
             queue: UnreadQueue::default(),
             credit: Credit::new(LIMIT),
             now: Instant::now(),
+            renewing: false,
         };
         for _ in 0..100 {
             desk.queue.observe(&read(growth));
@@ -49,7 +52,6 @@ impl Desk {
                 held: self.credit.hold(bytes),
             },
             reserved: None,
-            renewing: false,
         }
     }
 
@@ -65,9 +67,17 @@ impl Desk {
 
     /// How many are to be read in each piece, and how far they may grow.
     fn take(&mut self) -> Vec<(usize, usize)> {
-        let pieces = self.queue.take(&self.credit);
         let short = |piece: &ToRead| (piece.unread.len(), piece.room.bytes());
-        pieces.iter().map(short).collect()
+        self.read().iter().map(short).collect()
+    }
+
+    /// What is to be read, in pieces.
+    fn read(&mut self) -> Vec<ToRead> {
+        self.queue.take(&self.credit, |_| self.renewing)
+    }
+
+    fn renewal_at(&self) -> Option<Instant> {
+        self.queue.renewal_at(|_| self.renewing)
     }
 }
 
@@ -89,7 +99,7 @@ fn less_is_asked_for_until_what_came_is_read() {
     desk.push(2000);
     let free = desk.credit.free_bytes();
     assert_eq!(desk.queue.askable(free), 40_000_usize.div_ceil(30));
-    let reading = desk.queue.take(&desk.credit);
+    let reading = desk.read();
     assert_eq!(desk.queue.askable(free), 40_000_usize.div_ceil(30));
     assert_eq!(
         desk.credit.held_bytes(),
@@ -170,7 +180,7 @@ fn without_room_only_the_first_piece_is_read() {
 fn room_is_granted_once_until_what_it_is_for_was_read() {
     let mut desk = Desk::new(1);
     desk.push(10_000);
-    let reading = desk.queue.take(&desk.credit);
+    let reading = desk.read();
     assert_eq!(reading[0].room.bytes(), 70_000);
     desk.push(10_000);
     assert_eq!(desk.take(), [(1, 20_000)], "what the other one leaves");
@@ -184,7 +194,7 @@ fn what_is_left_is_read_first() {
     let mut desk = Desk::new(1);
     desk.push(10);
     desk.put_back(20);
-    let to_read = desk.queue.take(&desk.credit);
+    let to_read = desk.read();
     let sizes = to_read[0]
         .unread
         .iter()
@@ -199,22 +209,21 @@ fn what_waits_is_renewed_and_read_after_the_answer() {
     desk.put_back(1000);
     let deadline = desk.now + LOCK;
     let renewal_at = desk.now + LOCK / 4;
-    assert_eq!(desk.queue.renewal_at(), Some(renewal_at));
-    assert_eq!(desk.queue.renew(renewal_at - MILLI).count(), 0);
-    assert_eq!(desk.queue.renew(renewal_at).count(), 1);
-    assert_eq!(desk.queue.renew(renewal_at).count(), 0, "once");
-    assert_eq!(desk.queue.renewal_at(), None);
+    assert_eq!(desk.renewal_at(), Some(renewal_at));
+    assert_eq!(desk.queue.due(renewal_at - MILLI).count(), 0);
+    assert_eq!(desk.queue.due(renewal_at).count(), 1);
+    desk.renewing = true;
+    assert_eq!(desk.renewal_at(), None);
 
     drop(all);
     desk.queue.update(renewal_at, |_| Some(deadline));
     assert_eq!(desk.take(), [], "the answer will change its deadline");
     desk.queue.update(renewal_at, |_| Some(renewal_at + LOCK));
-    assert_eq!(
-        desk.queue.renewal_at(),
-        Some(renewal_at + LOCK / 4),
-        "and so on"
-    );
-    let to_read = desk.queue.take(&desk.credit);
+    desk.renewing = false;
+    let again = renewal_at + LOCK / 4;
+    assert_eq!(desk.renewal_at(), Some(again), "and so on");
+    assert_eq!(desk.queue.due(again - MILLI).count(), 0);
+    let to_read = desk.read();
     assert_eq!(to_read[0].unread[0].acquired.deadline, renewal_at + LOCK);
 }
 
@@ -226,7 +235,7 @@ fn what_waits_is_kept_when_its_deadline_moves() {
     desk.put_back(1000);
     let later = desk.now + LOCK + MILLI;
     desk.queue.update(desk.now, |_| Some(later));
-    let to_read = desk.queue.take(&desk.credit);
+    let to_read = desk.read();
     assert_eq!(to_read[0].unread[0].acquired.deadline, later);
 }
 
