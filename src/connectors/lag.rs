@@ -5,49 +5,38 @@ use std::time::Duration;
 
 use sluice_actors::live_view::LiveView;
 use tokio::runtime::Handle;
-use tokio::task::AbortHandle;
 use tokio::time::MissedTickBehavior;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::kafka::admin::{Admin, SharePosition};
 
 /// How old the lag may be. The broker itself tells it with a delay.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Keeps a connector's lag up to date; stops when dropped.
-#[derive(Debug)]
-pub(super) struct LagKeeper(AbortHandle);
-
-impl LagKeeper {
-    pub(super) fn start(
-        connector: String,
-        group: String,
-        admin: Arc<Admin>,
-        view: Arc<LiveView>,
-        runtime: &Handle,
-    ) -> Self {
-        let asking = async move {
-            let mut ticks = tokio::time::interval(INTERVAL);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            loop {
-                ticks.tick().await;
-                match admin.share_positions(&group).await {
-                    Ok(positions) => view.set_lag(&connector, total(&positions)),
-                    Err(error) => {
-                        // What was known is out of date, and nothing depends on it.
-                        view.set_lag(&connector, None);
-                        tracing::debug!(%connector, %error, "reading the group's lag failed");
-                    }
+/// Keeps a connector's lag up to date, until dropped.
+pub(super) fn keep(
+    connector: String,
+    group: String,
+    admin: Arc<Admin>,
+    view: Arc<LiveView>,
+    runtime: &Handle,
+) -> AbortOnDropHandle<()> {
+    let asking = async move {
+        let mut ticks = tokio::time::interval(INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            match admin.share_positions(&group).await {
+                Ok(positions) => view.set_lag(&connector, total(&positions)),
+                Err(error) => {
+                    // What was known is out of date, and nothing depends on it.
+                    view.set_lag(&connector, None);
+                    tracing::debug!(%connector, %error, "reading the group's lag failed");
                 }
             }
-        };
-        Self(runtime.spawn(asking).abort_handle())
-    }
-}
-
-impl Drop for LagKeeper {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+        }
+    };
+    AbortOnDropHandle::new(runtime.spawn(asking))
 }
 
 /// Of all partitions together; unknown while the broker knows none.

@@ -15,9 +15,9 @@ use sluice_actors::retry::RetryPolicy;
 use sluice_actors::supervisor::{Pipeline, PipelineSpec};
 use sluice_actors::threads::Threads;
 use tokio::runtime::Handle;
+use tokio_util::task::AbortOnDropHandle;
 
-use super::lag::LagKeeper;
-use super::topics::TopicKeeper;
+use super::{lag, topics};
 use crate::config::connector::{ConnectorConfig, ConverterConfig, Topics};
 use crate::config::definition::Faults;
 use crate::config::overrides::AcquireMode;
@@ -89,8 +89,9 @@ impl ClusterId {
 /// A connector that runs.
 pub(super) struct Running {
     pub(super) pipeline: Pipeline,
-    pub(super) topics: TopicKeeper,
-    pub(super) lag: LagKeeper,
+    /// What keeps the topics and the lag up to date.
+    pub(super) topics: Option<AbortOnDropHandle<()>>,
+    pub(super) lag: AbortOnDropHandle<()>,
 }
 
 /// Starts a connector, once.
@@ -135,14 +136,14 @@ pub(super) async fn start(
         connector = %config.name, group = %config.share.group_id, member = source.member_id(),
         tasks = config.tasks_max, "joining"
     );
-    let lag = LagKeeper::start(
+    let lag = lag::keep(
         config.name.clone(),
         config.share.group_id.clone(),
         Arc::clone(&admin),
         Arc::clone(&ground.view),
         &ground.runtime,
     );
-    let topics = TopicKeeper::start(
+    let topics = topics::keep(
         config,
         selection,
         admin,

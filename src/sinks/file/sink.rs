@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
+use tokio_util::task::AbortOnDropHandle;
 
 use sluice_actors::chunk::Chunk;
 use sluice_actors::ports::sink::{Sink, SinkError, SinkFactory, SinkTraits, TaskContext};
@@ -59,7 +60,8 @@ struct FileSink {
     /// it.
     writer: Arc<Mutex<Writer>>,
     rotate_every: Option<Duration>,
-    clock: Option<Clock>,
+    /// Completes files when nothing is put.
+    clock: Option<AbortOnDropHandle<()>>,
 }
 
 #[async_trait]
@@ -68,7 +70,7 @@ impl Sink for FileSink {
         with(&self.writer, Writer::open).await?;
         self.clock = self
             .rotate_every
-            .map(|every| Clock::start(Arc::clone(&self.writer), every));
+            .map(|every| rotate(Arc::clone(&self.writer), every));
         Ok(())
     }
 
@@ -82,7 +84,7 @@ impl Sink for FileSink {
     }
 
     async fn close(&mut self) {
-        self.clock = None;
+        drop(self.clock.take());
         if let Err(error) = with(&self.writer, Writer::close).await {
             tracing::warn!(%error, "file was not closed as it should be");
         }
@@ -103,27 +105,17 @@ async fn with<T: Send + 'static>(
 }
 
 /// Completes files by the wall clock, also when no records come.
-struct Clock(JoinHandle<()>);
-
-impl Clock {
-    fn start(writer: Arc<Mutex<Writer>>, every: Duration) -> Self {
-        Self(tokio::spawn(async move {
-            loop {
-                let now = Instant::now();
-                let next = with(&writer, move |writer| writer.rotate_when_due(now)).await;
-                let next = next.unwrap_or_else(|error| {
-                    tracing::warn!(%error, "file could not be rotated");
-                    None
-                });
-                // A file begun while this sleeps is not due before it wakes.
-                sleep_until(next.unwrap_or(now + every)).await;
-            }
-        }))
-    }
-}
-
-impl Drop for Clock {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+fn rotate(writer: Arc<Mutex<Writer>>, every: Duration) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        loop {
+            let now = Instant::now();
+            let next = with(&writer, move |writer| writer.rotate_when_due(now)).await;
+            let next = next.unwrap_or_else(|error| {
+                tracing::warn!(%error, "file could not be rotated");
+                None
+            });
+            // A file begun while this sleeps is not due before it wakes.
+            sleep_until(next.unwrap_or(now + every)).await;
+        }
+    }))
 }
