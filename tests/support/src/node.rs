@@ -1,6 +1,7 @@
 //! One Kafka node: broker and controller in one JVM.
 
 use std::{
+    ffi::OsString,
     fs::OpenOptions,
     hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState},
     net::{Ipv4Addr, TcpListener},
@@ -102,16 +103,12 @@ impl Node {
     /// The command that prepares the node's data folder.
     pub(crate) fn format(&self, users: &[(String, String)]) -> Result<Command> {
         let mut command = java("kafka.tools.StorageTool", &[])?;
-        command
-            .args(["format", "--ignore-formatted", "--cluster-id"])
-            .arg(cluster_id(&self.cluster_folder))
-            .arg("--config")
-            .arg(self.folder.join("server.properties"));
-        for (name, password) in users {
-            command.arg("--add-scram").arg(format!(
-                "SCRAM-SHA-512=[name=\"{name}\",password=\"{password}\"]"
-            ));
-        }
+        let properties = self.folder.join("server.properties");
+        command.args(format_arguments(
+            &cluster_id(&self.cluster_folder),
+            &properties,
+            users,
+        ));
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -184,6 +181,27 @@ impl Node {
     }
 }
 
+/// In base64 an id may begin with a dash. The tool takes such an argument for
+/// an option, unless it is one with its option.
+fn format_arguments(
+    cluster_id: &str,
+    properties: &Path,
+    users: &[(String, String)],
+) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = vec![
+        "format".into(),
+        "--ignore-formatted".into(),
+        format!("--cluster-id={cluster_id}").into(),
+        "--config".into(),
+        properties.into(),
+    ];
+    for (name, password) in users {
+        let user = format!("SCRAM-SHA-512=[name=\"{name}\",password=\"{password}\"]");
+        arguments.extend(["--add-scram".into(), user.into()]);
+    }
+    arguments
+}
+
 /// Each cluster has its own, as Kafka wants it: 16 bytes in base64.
 fn cluster_id(folder: &Path) -> String {
     let hash = |salt: u8| {
@@ -220,6 +238,24 @@ mod tests {
             all.dedup();
             assert_eq!(all.len(), 5, "{ports:?}");
         }
+    }
+
+    #[test]
+    fn a_cluster_id_that_begins_with_a_dash_is_no_option() {
+        let users = [("alice".to_owned(), "alice-secret".to_owned())];
+        let properties = Path::new("/node/server.properties");
+        let arguments = format_arguments("-9dQ", properties, &users);
+        let is_option = |argument: &&OsString| argument.as_encoded_bytes().starts_with(b"-");
+        let options: Vec<_> = arguments.iter().filter(is_option).collect();
+        assert_eq!(
+            options,
+            [
+                "--ignore-formatted",
+                "--cluster-id=-9dQ",
+                "--config",
+                "--add-scram"
+            ]
+        );
     }
 
     #[test]
