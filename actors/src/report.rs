@@ -27,6 +27,8 @@ struct Shared {
 struct State {
     has_outcome: Vec<bool>,
     fresh: Vec<(usize, Outcome)>,
+    #[cfg(feature = "testing")]
+    every_call: Vec<(usize, Outcome)>,
 }
 
 impl Report {
@@ -38,6 +40,8 @@ impl Report {
                 state: Mutex::new(State {
                     has_outcome: vec![false; len],
                     fresh: Vec::new(),
+                    #[cfg(feature = "testing")]
+                    every_call: Vec::new(),
                 }),
                 reported: Notify::new(),
             }),
@@ -59,6 +63,8 @@ impl Report {
 
     fn outcome(&self, place: usize, outcome: Outcome) {
         let mut state = self.shared.state.lock();
+        #[cfg(feature = "testing")]
+        state.every_call.push((place, outcome.clone()));
         match state.has_outcome.get_mut(place) {
             Some(seen) if !*seen => *seen = true,
             _ => return,
@@ -117,5 +123,18 @@ impl Report {
     #[must_use]
     pub fn abandon(&self) -> Vec<usize> {
         self.close().missing
+    }
+
+    /// What was reported so far, also what was ignored: twice, too late, or of
+    /// no record of the chunk.
+    #[must_use]
+    pub fn every_call(&self) -> Vec<(usize, Outcome)> {
+        self.shared.state.lock().every_call.clone()
+    }
+
+    /// Whether someone else could still report something.
+    #[must_use]
+    pub fn is_held_elsewhere(&self) -> bool {
+        Arc::strong_count(&self.shared) > 1
     }
 }

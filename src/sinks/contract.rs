@@ -1,257 +1,163 @@
-//! What every sink must pass, and the records that sinks are tried with.
+//! What every sink must pass, and what sinks are tried with.
+
+mod fixtures;
+mod tests;
+mod trial;
+mod worker;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use futures::FutureExt;
-
-use sluice_actors::chunk::Chunk;
 use sluice_actors::outcome::Outcome;
-use sluice_actors::ports::sink::{Sink, SinkError, SinkFactory, TaskContext};
-use sluice_actors::record::{Header, SinkRecord, SourcePartition, TimestampType, TopicId};
-use sluice_actors::report::Report;
-use sluice_actors::value::{Datum, Field, Kind, Schema, SchemaRef, Value};
+use sluice_actors::ports::sink::{SinkError, SinkFactory};
+use sluice_actors::record::SinkRecord;
 
-use crate::config::definition::{Faults, Properties};
-use crate::config::layers::{Layer, Settings};
-use crate::config::producer::ProducerConfig;
-use crate::sinks::registry;
+pub(super) use fixtures::{
+    factory_of, fresh, item, opened, producer, put, record, task, text_record, with_header,
+};
+
+use fixtures::all_sorts;
+use trial::Trial;
+use worker::Worker;
 
 /// Tries a sink that is in good health: it must take whatever may lie in a
-/// topic, and stand being used as the pipeline uses it.
-pub(in crate::sinks) async fn check(factory: &dyn SinkFactory) {
+/// topic, and stand being used as the pipeline uses it. Needs a running actix
+/// `System`, as does the other.
+pub(in crate::sinks) async fn check(factory: &Arc<dyn SinkFactory>) {
     opens_and_closes_without_a_put(factory).await;
     takes_all_that_may_lie_in_a_topic(factory).await;
     takes_the_same_records_again(factory).await;
-    stands_a_report_that_is_over(factory).await;
-    stands_a_put_that_is_dropped(factory).await;
+    stands_a_put_that_is_fenced(factory).await;
+    for turns in [0, 1, 5] {
+        stands_a_put_that_is_given_up(factory, turns).await;
+    }
+    counts_in_a_worker(factory).await;
 }
 
-async fn opens_and_closes_without_a_put(factory: &dyn SinkFactory) {
-    let mut sink = opened(factory, 0).await;
+async fn opens_and_closes_without_a_put(factory: &Arc<dyn SinkFactory>) {
+    let mut sink = Trial::opened(&**factory, 0).await;
     sink.flush().await.expect("flush of nothing");
     sink.close().await;
 }
 
-async fn takes_all_that_may_lie_in_a_topic(factory: &dyn SinkFactory) {
-    let mut sink = opened(factory, 0).await;
-    let (result, outcomes) = put(sink.as_mut(), all_sorts()).await;
-    result.expect("put of all sorts");
-    assert!(
-        outcomes.iter().all(|(_, outcome)| is_good(outcome)),
-        "{outcomes:?}"
-    );
-    if factory.traits().buffers {
-        assert!(
-            !outcomes.iter().any(|(_, one)| *one == Outcome::Delivered),
-            "a sink that buffers called records delivered before the flush"
-        );
-    }
-    sink.flush().await.expect("flush");
+async fn takes_all_that_may_lie_in_a_topic(factory: &Arc<dyn SinkFactory>) {
+    let mut sink = Trial::opened(&**factory, 0).await;
+    delivers(factory, &mut sink, all_sorts()).await;
     sink.close().await;
 }
 
-async fn takes_the_same_records_again(factory: &dyn SinkFactory) {
+async fn takes_the_same_records_again(factory: &Arc<dyn SinkFactory>) {
     for task in [0, 0, 1] {
-        let mut sink = opened(factory, task).await;
-        let (result, _) = put(sink.as_mut(), all_sorts()).await;
-        result.expect("put of records that came before");
+        let mut sink = Trial::opened(&**factory, task).await;
+        for _ in 0..2 {
+            delivers(factory, &mut sink, all_sorts()).await;
+        }
         sink.close().await;
     }
 }
 
-async fn stands_a_report_that_is_over(factory: &dyn SinkFactory) {
-    let mut sink = opened(factory, 0).await;
-    let chunk = Chunk::new(all_sorts());
-    let report = Report::new(chunk.len());
-    assert_eq!(report.abandon().len(), chunk.len());
-    sink.put(chunk, report.clone()).await.expect("late put");
-    assert_eq!(fresh(&report), [], "outcomes after the end of the put");
-    sink.close().await;
+/// Puts records and makes them last; all are delivered, and none before it is.
+async fn delivers(factory: &Arc<dyn SinkFactory>, sink: &mut Trial, records: Vec<SinkRecord>) {
+    let (result, outcomes) = sink.put(records).await;
+    result.expect("put");
+    assert_good(factory, &outcomes);
+    sink.flush().await.expect("flush");
 }
 
-async fn stands_a_put_that_is_dropped(factory: &dyn SinkFactory) {
-    let mut sink = opened(factory, 0).await;
-    let chunk = Chunk::new(all_sorts());
-    let late = Report::new(chunk.len());
-    let dropped = sink.put(chunk.clone(), late.clone()).now_or_never();
-    drop(dropped);
-    let _ = late.abandon();
-    let _ = fresh(&late);
-    let mut other = opened(factory, 0).await;
-    let (result, _) = put(other.as_mut(), chunk.to_vec()).await;
-    result.expect("put beside a dropped one");
-    other.flush().await.expect("flush beside a dropped put");
-    assert_eq!(fresh(&late), [], "a late result of the dropped put");
-    other.close().await;
-    sink.close().await;
-}
-
-/// Tries a sink whose destination is away until `mend` brings it back: it must
-/// say so, blame no record for it and call none delivered, and then go on as
-/// the same instance.
-pub(in crate::sinks) async fn check_outage(factory: &dyn SinkFactory, mend: impl AsyncFnOnce()) {
-    let mut sink = factory.create(&task(0)).expect("create");
-    let records = || vec![text_record(0, "a"), text_record(1, "b")];
-    let opened = sink.open().await;
-    if opened.is_ok() {
-        let (result, outcomes) = put(sink.as_mut(), records()).await;
-        let retried = |(_, outcome): &(usize, Outcome)| matches!(outcome, Outcome::Retry(_));
-        if factory.traits().buffers {
-            let flushed = match result {
-                Ok(()) => sink.flush().await,
-                Err(error) => Err(error),
-            };
-            blames_no_record(&flushed.expect_err("a flush during an outage"));
-        } else {
-            assert!(outcomes.iter().all(retried), "{outcomes:?}");
-            match result {
-                Ok(()) => assert_eq!(outcomes.len(), records().len(), "delivered in an outage"),
-                Err(error) => blames_no_record(&error),
+fn assert_good(factory: &Arc<dyn SinkFactory>, outcomes: &[(usize, Outcome)]) {
+    for (place, outcome) in outcomes {
+        match outcome {
+            Outcome::Delivered if factory.traits().buffers => {
+                panic!("a sink that buffers called record {place} delivered before the flush")
             }
+            Outcome::Delivered | Outcome::Buffered => {}
+            Outcome::Retry(_) | Outcome::Reject(_) => panic!("record {place}: {outcome:?}"),
         }
-    } else {
-        blames_no_record(&opened.clone().expect_err("an open during an outage"));
     }
-    mend().await;
-    if opened.is_err() {
-        sink.open().await.expect("open after an outage");
-    }
-    let (result, outcomes) = put(sink.as_mut(), records()).await;
-    result.expect("put after an outage");
-    assert!(outcomes.iter().all(|(_, one)| is_good(one)), "{outcomes:?}");
-    sink.flush().await.expect("flush after an outage");
+}
+
+async fn stands_a_put_that_is_fenced(factory: &Arc<dyn SinkFactory>) {
+    let mut sink = Trial::opened(&**factory, 0).await;
+    sink.put_fenced(all_sorts()).await.expect("late put");
+    delivers(factory, &mut sink, all_sorts()).await;
     sink.close().await;
 }
 
-fn blames_no_record(error: &SinkError) {
-    let blameless = matches!(
+async fn stands_a_put_that_is_given_up(factory: &Arc<dyn SinkFactory>, turns: usize) {
+    let mut closed = Trial::opened(&**factory, 0).await;
+    closed.give_up_a_put(all_sorts(), turns).await;
+    closed.close().await;
+    let mut thrown_away = Trial::opened(&**factory, 0).await;
+    thrown_away.give_up_a_put(all_sorts(), turns).await;
+    let mut other = Trial::opened(&**factory, 0).await;
+    delivers(factory, &mut other, all_sorts()).await;
+    other.close().await;
+    thrown_away.throw_away().await;
+}
+
+async fn counts_in_a_worker(factory: &Arc<dyn SinkFactory>) {
+    let mut worker = Worker::start(factory);
+    worker.append(&[b"a", b"b", b"c"]);
+    worker.delivers_all().await;
+    worker.append(&[b"d"]);
+    worker.delivers_all().await;
+    worker.has_no_trouble_to_tell().await;
+    worker.end().await;
+}
+
+/// Tries a sink whose destination `fall` takes away, if it is not away from
+/// the first, and `mend` brings back. It must say so, blame no record for it
+/// and call none delivered, and then go on as the same instance. The records
+/// of the outage have `away` in their values.
+pub(in crate::sinks) async fn check_outage(
+    factory: &Arc<dyn SinkFactory>,
+    fall: impl AsyncFnOnce(),
+    mend: impl AsyncFnOnce(),
+) {
+    let mut worker = Worker::start(factory);
+    let mut sink = Trial::created(&**factory);
+    let mut opened = sink.open().await;
+    if opened.is_ok() {
+        delivers(factory, &mut sink, vec![text_record(0, "before")]).await;
+        worker.append(&[b"before"]);
+        worker.delivers_all().await;
+    }
+    fall().await;
+    match &opened {
+        Ok(()) => is_away(factory, &mut sink).await,
+        Err(error) => assert_blames_no_record(error),
+    }
+    worker.append(&[b"away", b"away too"]);
+    worker.tells_of_an_outage().await;
+    mend().await;
+    worker.delivers_all().await;
+    worker.end().await;
+    if opened.is_err() {
+        opened = sink.open().await;
+    }
+    opened.expect("open after an outage");
+    let records = vec![text_record(3, "after"), text_record(4, "after")];
+    delivers(factory, &mut sink, records).await;
+    sink.close().await;
+}
+
+async fn is_away(factory: &Arc<dyn SinkFactory>, sink: &mut Trial) {
+    let records = vec![text_record(1, "away"), text_record(2, "away too")];
+    let (expected, (mut result, outcomes)) = (records.len(), sink.put(records).await);
+    let is_retried = |(_, outcome): &(usize, Outcome)| matches!(outcome, Outcome::Retry(_));
+    assert!(outcomes.iter().all(is_retried), "{outcomes:?}");
+    if factory.traits().buffers && result.is_ok() {
+        result = sink.flush().await;
+    }
+    match result {
+        Ok(()) => assert_eq!(outcomes.len(), expected, "delivered in an outage"),
+        Err(error) => assert_blames_no_record(&error),
+    }
+}
+
+fn assert_blames_no_record(error: &SinkError) {
+    let is_blameless = matches!(
         error,
         SinkError::Unavailable(_) | SinkError::UnavailableFor(..) | SinkError::Retry(_)
     );
-    assert!(blameless, "{error:?}");
-}
-
-fn is_good(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Delivered | Outcome::Buffered)
-}
-
-/// The sink of that class with these settings, if nothing is wrong with them.
-pub(in crate::sinks) fn factory_of(
-    class: &str,
-    settings: &[(&str, &str)],
-) -> (Option<Arc<dyn SinkFactory>>, Faults) {
-    let properties: Properties = settings
-        .iter()
-        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-        .collect();
-    let mut faults = Faults::default();
-    let producer = producer(&properties);
-    let factory = registry::factory(class, &properties, &producer, &mut faults);
-    (factory, faults)
-}
-
-/// A producer's settings for sinks that need them; their faults are not what
-/// tests of sinks look at.
-pub(in crate::sinks) fn producer(properties: &Properties) -> ProducerConfig {
-    let layer = Layer::of(properties.clone(), "test");
-    let settings = Settings::merge([layer]).expect("settings");
-    let worker = Settings::default();
-    ProducerConfig::read(&worker, &settings, "audit", &mut Faults::default())
-}
-
-pub(in crate::sinks) fn task(task: u32) -> TaskContext {
-    TaskContext {
-        connector: "audit".to_owned(),
-        task,
-        worker: "worker-1".to_owned(),
-    }
-}
-
-pub(in crate::sinks) async fn opened(factory: &dyn SinkFactory, number: u32) -> Box<dyn Sink> {
-    let mut sink = factory.create(&task(number)).expect("create");
-    sink.open().await.expect("open");
-    sink
-}
-
-/// Puts, and gives back what was reported while it ran.
-pub(in crate::sinks) async fn put(
-    sink: &mut dyn Sink,
-    records: Vec<SinkRecord>,
-) -> (Result<(), SinkError>, Vec<(usize, Outcome)>) {
-    let report = Report::new(records.len());
-    let result = sink.put(Chunk::new(records), report.clone()).await;
-    (result, fresh(&report))
-}
-
-/// What was reported by now.
-pub(in crate::sinks) fn fresh(report: &Report) -> Vec<(usize, Outcome)> {
-    report.next_outcomes().now_or_never().unwrap_or_default()
-}
-
-pub(in crate::sinks) fn record(offset: i64, value: Datum) -> SinkRecord {
-    let topic: Arc<str> = "orders".into();
-    SinkRecord {
-        partition: Arc::new(SourcePartition {
-            topic: Arc::clone(&topic),
-            topic_id: TopicId([1; 16]),
-            partition: 0,
-        }),
-        offset,
-        delivery_count: 1,
-        acquisition: 1,
-        topic,
-        timestamp: Some(1_700_000_000_000),
-        timestamp_type: TimestampType::CreateTime,
-        key: Datum::null(),
-        value,
-        headers: Vec::new(),
-        original: None,
-    }
-}
-
-pub(in crate::sinks) fn text_record(offset: i64, text: &str) -> SinkRecord {
-    record(offset, Datum::schemaless(Value::String(text.into())))
-}
-
-pub(in crate::sinks) fn with_header(mut record: SinkRecord, key: &str, text: &str) -> SinkRecord {
-    record.headers.push(Header {
-        key: key.into(),
-        value: Datum::schemaless(Value::String(text.into())),
-    });
-    record
-}
-
-/// A struct of one field.
-pub(in crate::sinks) fn item(value: Value) -> Datum {
-    let field = Field {
-        name: "item".to_owned(),
-        schema: SchemaRef::from(Schema::optional(Kind::Int64)),
-    };
-    let schema = SchemaRef::from(Schema::of(Kind::Struct(vec![field])));
-    Datum::with_schema(schema, Value::Struct(vec![value]))
-}
-
-/// Tombstone, empty values, null and typed keys, headers without a value, no
-/// timestamp, bytes that are no text.
-fn all_sorts() -> Vec<SinkRecord> {
-    let mut keyed = text_record(3, "keyed");
-    keyed.key = Datum::schemaless(Value::Int64(7));
-    let mut timeless = with_header(text_record(4, "timeless"), "kind", "");
-    timeless.timestamp = None;
-    timeless.headers.push(Header {
-        key: "nothing".into(),
-        value: Datum::null(),
-    });
-    let bytes = Value::Bytes(Bytes::from_static(&[0, 159, 255]));
-    vec![
-        record(0, Datum::null()),
-        text_record(1, ""),
-        record(2, Datum::schemaless(Value::Bytes(Bytes::new()))),
-        keyed,
-        timeless,
-        record(5, Datum::schemaless(bytes)),
-        record(6, item(Value::Int64(9))),
-        record(7, item(Value::Null)),
-    ]
+    assert!(is_blameless, "{error:?}");
 }

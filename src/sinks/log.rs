@@ -180,9 +180,9 @@ mod tests {
         (lines.collect(), outcomes)
     }
 
-    #[tokio::test]
+    #[actix::test]
     async fn keeps_the_contract_of_sinks() {
-        check(factory(&[]).as_ref()).await;
+        check(&factory(&[])).await;
     }
 
     #[tokio::test]

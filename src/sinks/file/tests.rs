@@ -13,7 +13,9 @@ use sluice_actors::record::SinkRecord;
 use sluice_actors::value::{Datum, Value};
 
 use crate::config::definition::Faults;
-use crate::sinks::contract::{check, factory_of, opened, put, record, task, text_record};
+use crate::sinks::contract::{
+    check, check_outage, factory_of, opened, put, record, task, text_record,
+};
 
 const OWN_FILE: &str = "out-${worker}-${task}";
 
@@ -65,7 +67,7 @@ async fn put_text(sink: &mut dyn Sink, value: &str) {
     assert_eq!((result, outcomes), (Ok(()), vec![]));
 }
 
-#[tokio::test]
+#[actix::test]
 async fn keeps_the_contract_of_sinks() {
     for settings in [
         &[("format", "raw")][..],
@@ -74,8 +76,51 @@ async fn keeps_the_contract_of_sinks() {
         &[("rotate.bytes", "20"), ("rotate.ms", "60000")],
     ] {
         let folder = folder();
-        check(factory(&folder, OWN_FILE, settings).as_ref()).await;
+        check(&factory(&folder, OWN_FILE, settings)).await;
     }
+}
+
+/// A folder on a disk that can be taken away: a link that leads nowhere then,
+/// as rights do not stop a test that root runs.
+struct Disk {
+    link: TempDir,
+    disk: PathBuf,
+}
+
+impl Disk {
+    fn inserted() -> Self {
+        let link = folder();
+        let disk = link.path().join("disk");
+        fs::create_dir(&disk).unwrap();
+        std::os::unix::fs::symlink(&disk, link.path().join("data")).unwrap();
+        Self { link, disk }
+    }
+
+    fn remove(&self) {
+        fs::remove_dir_all(&self.disk).unwrap();
+    }
+
+    fn insert(&self) {
+        fs::create_dir(&self.disk).unwrap();
+    }
+
+    fn factory(&self) -> Arc<dyn SinkFactory> {
+        factory(&self.link, &format!("data/{OWN_FILE}"), &[])
+    }
+}
+
+#[actix::test]
+async fn a_disk_that_goes_away_is_an_outage_as_the_contract_has_it() {
+    let disk = Disk::inserted();
+    let (fall, mend) = (async || disk.remove(), async || disk.insert());
+    check_outage(&disk.factory(), fall, mend).await;
+}
+
+#[actix::test]
+async fn a_disk_that_is_away_at_the_start_is_an_outage_as_the_contract_has_it() {
+    let disk = Disk::inserted();
+    disk.remove();
+    check_outage(&disk.factory(), async || {}, async || disk.insert()).await;
 }
 
 #[tokio::test]

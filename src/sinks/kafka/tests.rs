@@ -18,7 +18,8 @@ use sluice_actors::value::{Datum, Value};
 use crate::config::connector::Topics;
 use crate::config::definition::{Faults, Properties, Reader};
 use crate::sinks::contract::{
-    check, factory_of, fresh, opened, producer, put, record, task, text_record, with_header,
+    check, check_outage, factory_of, fresh, opened, producer, put, record, task, text_record,
+    with_header,
 };
 use crate::sinks::kafka::{KEYS, KafkaConfig, KafkaFactory};
 
@@ -77,10 +78,20 @@ fn delivered(outcomes: &[(usize, Outcome)]) -> Vec<usize> {
     places
 }
 
-#[tokio::test]
+#[actix::test]
 async fn keeps_the_contract_of_sinks() {
     let cluster = cluster();
-    check(factory(&cluster.bootstrap_servers(), &[]).as_ref()).await;
+    check(&factory(&cluster.bootstrap_servers(), &[])).await;
+}
+
+#[actix::test]
+async fn a_cluster_that_goes_away_is_an_outage_as_the_contract_has_it() {
+    let cluster = cluster();
+    let quick = [("producer.override.delivery.timeout.ms", "1500")];
+    let factory = factory(&cluster.bootstrap_servers(), &quick);
+    let fall = async || cluster.broker_down(1).unwrap();
+    let mend = async || cluster.broker_up(1).unwrap();
+    check_outage(&factory, fall, mend).await;
 }
 
 #[tokio::test]

@@ -35,22 +35,27 @@ fn places(outcomes: &[(usize, Outcome)]) -> Vec<usize> {
     outcomes.iter().map(|(place, _)| *place).collect()
 }
 
-#[tokio::test(start_paused = true)]
+#[actix::test]
 async fn keeps_the_contract_of_sinks() {
-    check(factory(&[]).as_ref()).await;
+    tokio::time::pause();
+    check(&factory(&[])).await;
     let slow = [
         ("latency.ms", "3"),
         ("slow.match", "every=2"),
         ("slow.ms", "5"),
     ];
-    check(factory(&slow).as_ref()).await;
+    check(&factory(&slow)).await;
 }
 
-#[tokio::test(start_paused = true)]
+#[actix::test]
 async fn an_outage_by_rule_is_one_as_the_contract_has_it() {
-    let settings = [("unavailable.match", "offset=0"), ("unavailable.ms", "500")];
+    tokio::time::pause();
+    let settings = [
+        ("unavailable.match", "value=away"),
+        ("unavailable.ms", "500"),
+    ];
     let over = async || advance(Duration::from_millis(500)).await;
-    check_outage(factory(&settings).as_ref(), over).await;
+    check_outage(&factory(&settings), async || {}, over).await;
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ mod settings;
 mod tls;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -97,7 +98,7 @@ async fn fate(sink: &mut dyn Sink, value: &str) -> (&'static str, String) {
     }
 }
 
-#[tokio::test]
+#[actix::test]
 async fn keeps_the_contract_of_sinks() {
     let receiver = receiver(|_| Reply::ok()).await;
     let url = receiver.url("/in/${topic}");
@@ -112,30 +113,34 @@ async fn keeps_the_contract_of_sinks() {
         ],
         vec![("http.headers.forward", "*")],
     ] {
-        check(factory(&url, &settings).as_ref()).await;
+        check(&factory(&url, &settings)).await;
     }
 }
 
-#[tokio::test]
-async fn an_endpoint_that_is_away_is_an_outage_as_the_contract_has_it() {
+#[actix::test]
+async fn an_endpoint_that_goes_away_is_an_outage_as_the_contract_has_it() {
     let first = receiver(|_| Reply::ok()).await;
     let (url, address) = (first.url("/in"), first.address());
-    first.stop().await;
     let mut second = None;
     let mend = async || {
         second = Some(Receiver::start_at(address, |_| Reply::ok()).await.unwrap());
     };
-    check_outage(factory(&url, &[]).as_ref(), mend).await;
-    assert_eq!(second.unwrap().count(), 2);
+    check_outage(&factory(&url, &[]), || first.stop(), mend).await;
+    let mut came = bodies(&second.unwrap());
+    came.sort_unstable();
+    assert_eq!(came, ["after", "after", "away", "away too"]);
 }
 
-#[tokio::test]
+#[actix::test]
 async fn an_endpoint_that_throttles_is_an_outage_as_the_contract_has_it() {
-    let receiver = receiver(|arrival| match arrival.attempt {
-        0 => Reply::status(503),
-        _ => Reply::ok(),
+    let busy = Arc::new(AtomicBool::new(false));
+    let is_busy = Arc::clone(&busy);
+    let receiver = receiver(move |_| match is_busy.load(Ordering::SeqCst) {
+        true => Reply::status(503),
+        false => Reply::ok(),
     })
     .await;
     let factory = factory(&receiver.url("/"), &[("max.in.flight.requests", "2")]);
-    check_outage(factory.as_ref(), async || {}).await;
+    let turn = async |to| busy.store(to, Ordering::SeqCst);
+    check_outage(&factory, || turn(true), || turn(false)).await;
 }
