@@ -9,6 +9,7 @@ pub mod converters;
 pub mod demo;
 mod http_client;
 pub mod kafka;
+mod pem;
 pub mod plugins;
 pub mod rest;
 pub mod sinks;

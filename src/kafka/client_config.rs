@@ -5,7 +5,6 @@ mod jaas;
 mod keys;
 mod librdkafka;
 mod oauth;
-mod pem;
 mod pkcs12;
 mod sasl;
 mod stores;

@@ -3,11 +3,11 @@
 
 use std::fs;
 
-use super::pem::{self, KeyFlaw};
 use super::pkcs12::{Opened, StoreFlaw, open_pkcs12};
 use super::tls::{Identity, Tls, Trust};
 use crate::config::client_properties::ClientProperties;
 use crate::config::definition::{Faults, Secret};
+use crate::pem::{self, KeyFlaw};
 
 const TRUST_LOCATION: &str = "ssl.truststore.location";
 const TRUST_INLINE: &str = "ssl.truststore.certificates";
@@ -122,7 +122,7 @@ impl Stores<'_> {
             }
             (None, inline) => {
                 let pem = inline.unwrap_or_default();
-                if let Err(message) = pem::check_certificates(pem.as_bytes()) {
+                if let Err(message) = pem::certificates(pem.as_bytes()) {
                     self.fault(TRUST_INLINE, message);
                 }
                 Trust::Inline(pem.to_owned())
@@ -200,7 +200,7 @@ impl Stores<'_> {
         match fs::read(path) {
             Err(error) => self.fault(IDENTITY_LOCATION, format!("{path} cannot be read: {error}")),
             Ok(pem) => {
-                if let Err(message) = pem::check_certificates(&pem) {
+                if let Err(message) = pem::certificates(&pem) {
                     self.fault(IDENTITY_LOCATION, format!("{path} {message}"));
                 }
                 self.check_key(&pem, IDENTITY_LOCATION);
@@ -209,15 +209,15 @@ impl Stores<'_> {
     }
 
     fn check_inline(&mut self, chain: &str, key: &str) {
-        if let Err(message) = pem::check_certificates(chain.as_bytes()) {
+        if let Err(message) = pem::certificates(chain.as_bytes()) {
             self.fault(IDENTITY_CHAIN, message);
         }
         self.check_key(key.as_bytes(), IDENTITY_KEY);
     }
 
     fn check_key(&mut self, key: &[u8], name: &str) {
-        match pem::check_key(key, self.properties.get(KEY_PASSWORD)) {
-            Ok(()) => {}
+        match pem::key(key, self.properties.get(KEY_PASSWORD)) {
+            Ok(_) => {}
             Err(KeyFlaw::Key(message)) => self.fault(name, message),
             Err(KeyFlaw::Password(message)) => self.fault(KEY_PASSWORD, message),
         }
@@ -327,10 +327,10 @@ impl Stores<'_> {
 
     fn check_trust_file(&mut self, path: &str) {
         let checked = match fs::read(path) {
-            Ok(pem) => pem::check_certificates(&pem),
-            Err(error) => Err(format!("cannot be read: {error}")),
+            Ok(pem) => pem::certificates(&pem).err().map(str::to_owned),
+            Err(error) => Some(format!("cannot be read: {error}")),
         };
-        if let Err(message) = checked {
+        if let Some(message) = checked {
             self.fault(TRUST_LOCATION, format!("{path} {message}"));
         }
     }

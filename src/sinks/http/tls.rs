@@ -2,13 +2,12 @@
 
 use std::fs;
 
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::config::definition::Reader;
-use crate::http_client;
 use crate::sinks::http::keys;
+use crate::{http_client, pem};
 
 type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
@@ -65,20 +64,17 @@ fn roots(pem: &[u8]) -> Result<RootCertStore, String> {
 }
 
 fn identity(pem: &[u8]) -> Result<Identity, String> {
-    let key = PrivateKeyDer::from_pem_slice(pem).map_err(|_| {
+    let key = pem::key(pem, None).map_err(|_| {
         "holds no unlocked private key in PEM; `openssl pkey` unlocks one".to_owned()
     })?;
     Ok((certificates(pem)?, key))
 }
 
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    match certificates {
-        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
-        _ => Err(
-            "holds no PEM certificate; Java's stores are converted with `openssl pkcs12` \
-                  or `keytool -exportcert -rfc`"
-                .into(),
-        ),
-    }
+    pem::certificates(pem).map_err(|flaw| {
+        format!(
+            "{flaw}; Java's stores are converted with `openssl pkcs12` or `keytool -exportcert \
+             -rfc`"
+        )
+    })
 }
