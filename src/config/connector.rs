@@ -181,4 +181,4 @@ impl ConnectorConfig {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -3,7 +3,7 @@
 //! `SLUICE_<KEY>` is a worker's key, `CONNECT_<KEY>` too (it gives way),
 //! `SLUICE_SINK_<ALIAS>_<KEY>` a connector's. In `<KEY>`, `_` stands for a dot,
 //! `__` for a dash, `___` for an underscore. `<KEY>_FILE` names a file that
-//! holds the secret `<KEY>`.
+//! holds the secret `<KEY>`, or the address, which may be one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +12,7 @@ use super::definition::Faults;
 use super::files;
 use super::layers::Layer;
 use super::notes::Notes;
-use super::secrets::is_secret;
+use super::secrets::{is_address, is_secret};
 
 const OURS: &str = "SLUICE_";
 const CONNECT: &str = "CONNECT_";
@@ -127,7 +127,7 @@ fn put(layer: &mut Layer, faults: &mut Faults, variable: &str, encoded: &str, va
     let secret = encoded
         .strip_suffix("_FILE")
         .map(decode)
-        .filter(|key| is_secret(key));
+        .filter(|key| is_secret(key) || is_address(key));
     let Some(key) = secret else {
         let key = decode(encoded);
         if layer.contains(&key) {
@@ -269,10 +269,12 @@ mod tests {
         let found = read_all([
             ("SLUICE_SSL_KEY_PASSWORD_FILE", path),
             ("SLUICE_SINK_X_FILE", "/tmp/out"),
+            ("SLUICE_SINK_X_HTTP_URL_FILE", path),
             ("SLUICE_SINK_X_DB_PASSWORD_FILE", "/nowhere"),
         ]);
         assert_eq!(found.worker.get("ssl.key.password"), Some("hush"));
         assert_eq!(found.connectors["x"].get("file"), Some("/tmp/out"));
+        assert_eq!(found.connectors["x"].get("http.url"), Some("hush"));
         assert!(
             found
                 .faults

@@ -16,8 +16,8 @@ Printed by `sluice reference`. Where Kafka Connect or Kafka's clients have a key
 A worker and its connectors are told by, the later ones winning: defaults, files, the environment,
 `--set`. In the environment `SLUICE_<KEY>` is a worker's key and `SLUICE_SINK_<ALIAS>_<KEY>` a
 connector's, with `_` for a dot, `__` for a dash, `___` for an underscore; `CONNECT_<KEY>` is read
-too and gives way. A variable that ends in `_FILE` names a file that holds a secret. An unknown key
-is refused with the nearest known one; `sluice check` tells all faults at once, by key.
+too and gives way. A variable that ends in `_FILE` names a file that holds a secret or an address. An
+unknown key is refused with the nearest known one; `sluice check` tells all faults at once, by key.
 ";
 
 /// A table of keys under a title.

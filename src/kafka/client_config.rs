@@ -20,6 +20,7 @@ use krafka::{Kafka, KafkaBuilder};
 
 use crate::config::client_properties::ClientProperties;
 use crate::config::definition::{Faults, Reader};
+use crate::config::secrets::{address, scrub};
 
 use keys::PROTOCOL;
 pub use keys::{KEYS, REFUSED, refusal};
@@ -158,7 +159,7 @@ fn read_servers(reader: &mut Reader<'_>) -> Vec<String> {
         })
     };
     if let Some(server) = servers.iter().find(|server| !is_address(server)) {
-        let message = format!("{server:?} is not host:port");
+        let message = format!("{:?} is not host:port", scrub(&address(server)));
         reader.fault(name, message);
     }
     servers

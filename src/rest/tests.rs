@@ -1,7 +1,6 @@
 //! Requests to a worker of fakes: one connector that runs, one that failed
 //! before it did.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +24,7 @@ use tower::ServiceExt;
 
 use super::server::router;
 use super::state::{Connectors, Described, Rest};
+use crate::config::connector::tests::good;
 use crate::connectors::OrderError;
 use crate::plugins::{Plugin, PluginType};
 use crate::telemetry::rates::Rates;
@@ -33,6 +33,41 @@ const GOOD: &str = "orders";
 const BAD: &str = "broken";
 const RECORDS: usize = 20;
 const TASKS: usize = 2;
+
+/// What the connectors were given: secrets by their table, by their name, in
+/// an address, and what may be shown.
+const GIVEN: &[(&str, &str)] = &[
+    ("file.seal", "hush-1"),
+    (
+        "consumer.override.sasl.jaas.config",
+        "PlainLoginModule required username=\"bob\" password=\"hush-2\";",
+    ),
+    ("consumer.override.security.protocol", "SASL_SSL"),
+    (
+        "file",
+        "https://alice:hush-3@drop.example:8443/hush-4?code=hush-5",
+    ),
+    ("tasks.max", "2"),
+];
+
+/// Every path that is read from.
+const PATHS: [&str; 15] = [
+    "/",
+    "/connector-plugins",
+    "/connector-plugins?connectorsOnly=false",
+    "/connectors",
+    "/connectors?expand=status&expand=info",
+    "/connectors/orders",
+    "/connectors/orders/config",
+    "/connectors/orders/status",
+    "/connectors/orders/tasks",
+    "/connectors/orders/tasks/0/status",
+    "/connectors/orders/topics",
+    "/health",
+    "/health/live",
+    "/health/ready",
+    "/metrics",
+];
 
 /// Takes orders and carries none out.
 #[derive(Default)]
@@ -44,10 +79,9 @@ impl Connectors for Fakes {
     }
 
     fn described(&self, connector: &str) -> Option<Described> {
-        let config = [("name", connector), ("file.password", "[hidden]")];
-        let config = config.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let config = [&[("name", connector)], GIVEN].concat();
         self.names().contains(&connector.into()).then(|| Described {
-            config: BTreeMap::from(config),
+            config: good(&config).shown,
             tasks: TASKS,
         })
     }
@@ -114,15 +148,20 @@ impl Setting {
         }
     }
 
-    async fn ask(&self, method: Method, path: &str) -> (StatusCode, Value) {
+    async fn text(&self, method: Method, path: &str) -> (StatusCode, String) {
         let request = Request::builder().method(method).uri(path);
         let request = request.body(Body::empty()).unwrap();
         let answer = self.router.clone().oneshot(request).await.unwrap();
         let status = answer.status();
         let body = to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    async fn ask(&self, method: Method, path: &str) -> (StatusCode, Value) {
+        let (status, body) = self.text(method, path).await;
         let body = match body.is_empty() {
             true => Value::Null,
-            false => serde_json::from_slice(&body).unwrap(),
+            false => serde_json::from_str(&body).unwrap(),
         };
         (status, body)
     }
@@ -232,11 +271,37 @@ async fn a_failed_connector_shows_its_cause() {
 }
 
 #[actix::test]
+async fn no_answer_shows_a_secret_and_those_with_the_configuration_show_the_rest() {
+    let setting = Setting::new().await;
+    let mut shown = 0;
+    for path in PATHS {
+        let (status, text) = setting.text(Method::GET, path).await;
+        assert_eq!(status, StatusCode::OK, "{path}");
+        assert!(
+            !text.contains("hush") && !text.contains("alice"),
+            "{path}: {text}"
+        );
+        shown += usize::from(text.contains("drop.example:8443"));
+    }
+    assert_eq!(
+        shown, 4,
+        "/connectors?expand=info, /orders, /config, /tasks"
+    );
+}
+
+#[actix::test]
 async fn configuration_is_shown_as_it_may_be() {
     let setting = Setting::new().await;
     let info = setting.get("/connectors/orders").await;
     assert_eq!(info["tasks"][1], json!({"connector": GOOD, "task": 1}));
-    assert_eq!(info["config"]["file.password"], "[hidden]");
+    assert_eq!(info["config"]["tasks.max"], "2", "as it was given");
+    for secret in ["file.seal", "consumer.override.sasl.jaas.config"] {
+        assert_eq!(info["config"][secret], "[hidden]", "{info}");
+    }
+    assert_eq!(
+        info["config"]["file"],
+        "https://[hidden]@drop.example:8443/[hidden]"
+    );
     let config = setting.get("/connectors/orders/config").await;
     assert_eq!(config, info["config"]);
     let tasks = setting.get("/connectors/orders/tasks").await;

@@ -31,7 +31,7 @@ pub(super) fn read(pairs: &[(&str, &str)]) -> Checked<ConnectorConfig> {
     read_in(&worker(&[]), pairs)
 }
 
-pub(super) fn good(pairs: &[(&str, &str)]) -> ConnectorConfig {
+pub(crate) fn good(pairs: &[(&str, &str)]) -> ConnectorConfig {
     let connector = read(pairs);
     assert_eq!(connector.faults.to_string(), "");
     connector.config
