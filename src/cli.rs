@@ -15,6 +15,7 @@ use crate::config::env::Environment;
 use crate::config::load::{Configuration, Loaded, Places, load};
 use crate::config::plugins::Plugins;
 use crate::config::reference::{self, Table};
+use crate::config::secrets::address;
 use crate::kafka::embedded::EmbeddedBroker;
 use crate::plugins::{self, Plugin};
 use crate::telemetry::reference as metrics_reference;
@@ -327,7 +328,7 @@ impl Session<'_> {
             writeln!(
                 self.surroundings.err,
                 "the worker at {} has no connector {name:?}",
-                args.url
+                address(&args.url)
             )?;
             return Ok(Exit::BadConfiguration);
         };

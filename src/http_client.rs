@@ -1,8 +1,12 @@
 //! What the HTTP clients of this program share.
 
+pub(crate) mod client_credentials;
+
 use std::error::Error;
 use std::sync::Arc;
 
+use bytes::{Bytes, BytesMut};
+use reqwest::{Response, Url};
 use rustls::client::WantsClientCert;
 use rustls::crypto::ring;
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
@@ -21,12 +25,99 @@ pub(crate) fn tls(
     Ok(builder.with_root_certificates(roots))
 }
 
-/// The cause that says what to do: those around it only say that sending
-/// failed.
-pub(crate) fn innermost_cause(error: &reqwest::Error) -> String {
-    let mut innermost: &dyn Error = error;
-    while let Some(cause) = innermost.source() {
-        innermost = cause;
+/// Scheme, host and port: what may be said of an address. The rest may hold a
+/// secret.
+pub(crate) fn origin(url: &Url) -> String {
+    url.origin().ascii_serialization()
+}
+
+/// An error with its causes, but without the address.
+pub(crate) fn told(error: &reqwest::Error) -> String {
+    let mut causes = Vec::new();
+    let mut next: Option<&dyn Error> = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        // Some causes repeat those below them.
+        if !causes
+            .iter()
+            .any(|told: &String| told.contains(&cause_text))
+        {
+            causes.push(cause_text);
+        }
+        next = cause.source();
     }
-    innermost.to_string()
+    match causes.is_empty() {
+        true if error.is_timeout() => "timed out".to_owned(),
+        true => match error.status() {
+            Some(status) => format!("the answer is {status}"),
+            None => "the request failed".to_owned(),
+        },
+        false => causes.join(": "),
+    }
+}
+
+/// The beginning of a body. One that goes on beyond the limit is left, and its
+/// connection with it.
+pub(crate) async fn read_up_to(
+    mut answer: Response,
+    limit: usize,
+) -> Result<Bytes, reqwest::Error> {
+    let mut body = BytesMut::new();
+    while body.len() < limit {
+        match answer.chunk().await? {
+            Some(part) => body.extend_from_slice(&part[..part.len().min(limit - body.len())]),
+            None => break,
+        }
+    }
+    Ok(body.freeze())
+}
+
+/// Everything but letters, digits and `-._~` as `%XX`.
+pub(crate) fn percent_encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_error_is_told_without_the_address() {
+        // Bound and closed again: nobody listens there.
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/hush?hush", socket.local_addr().unwrap());
+        drop(socket);
+        let tls = tls(public_roots()).unwrap().with_no_client_auth();
+        let client = reqwest::Client::builder().tls_backend_preconfigured(tls);
+        let client = client.no_proxy().build().unwrap();
+        let refused = client.get(url).send().await.unwrap_err();
+        let unknown = client.get("hush://hush").send().await.unwrap_err();
+        assert!(told(&refused).contains("refused"), "{}", told(&refused));
+        for error in [refused, unknown] {
+            assert!(format!("{error}").contains("hush"), "{error}");
+            assert!(!told(&error).contains("hush"), "{}", told(&error));
+        }
+    }
+
+    #[test]
+    fn an_address_is_told_by_its_origin() {
+        let url = Url::parse("https://alice:hush@h:8443/hush?hush#hush").unwrap();
+        assert_eq!(origin(&url), "https://h:8443");
+    }
+
+    #[test]
+    fn only_letters_digits_and_four_signs_are_sent_as_they_are() {
+        assert_eq!(
+            percent_encoded("aZ0-._~ &/\u{e4}"),
+            "aZ0-._~%20%26%2F%C3%A4"
+        );
+    }
 }

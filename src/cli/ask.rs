@@ -5,7 +5,8 @@ use std::time::Duration;
 use reqwest::Client;
 use serde_json::{Map, Value};
 
-use crate::http_client::{self, innermost_cause};
+use crate::config::secrets::address;
+use crate::http_client::{self, told};
 
 /// A worker answers from memory: what takes longer does not come.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -34,7 +35,7 @@ pub(super) fn statuses(url: &str) -> Result<Statuses, AskError> {
         serde_json::from_slice(&body).map_err(|error| format!("there is no status in it: {error}"))
     };
     asked().map_err(|cause| AskError {
-        url: url.to_owned(),
+        url: address(url).into_owned(),
         cause,
     })
 }
@@ -43,10 +44,9 @@ async fn get(url: &str) -> Result<Vec<u8>, String> {
     let address = format!("{}/connectors?expand=status", url.trim_end_matches('/'));
     let answer = client()?.get(address).send().await;
     let answer = answer.and_then(reqwest::Response::error_for_status);
-    let answer = answer.map_err(|error| innermost_cause(&error.without_url()))?;
+    let answer = answer.map_err(|error| told(&error))?;
     let body = answer.bytes().await;
-    body.map(|body| body.to_vec())
-        .map_err(|error| innermost_cause(&error.without_url()))
+    body.map(|body| body.to_vec()).map_err(|error| told(&error))
 }
 
 /// A worker speaks plain HTTP; a proxy before it may not.
@@ -56,7 +56,7 @@ fn client() -> Result<Client, String> {
         .tls_backend_preconfigured(tls.with_no_client_auth())
         .no_proxy()
         .timeout(TIMEOUT);
-    client.build().map_err(|error| innermost_cause(&error))
+    client.build().map_err(|error| told(&error))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ pub(super) const TOKEN_URL: &str = "sasl.oauthbearer.token.endpoint.url";
 pub(super) const CLIENT_ID: &str = "sasl.oauthbearer.client.credentials.client.id";
 pub(super) const CLIENT_SECRET: &str = "sasl.oauthbearer.client.credentials.client.secret";
 pub(super) const SCOPE: &str = "sasl.oauthbearer.scope";
+pub(super) const ENCODED: &str = "sasl.oauthbearer.header.urlencode";
 pub(super) const CALLBACK: &str = "sasl.login.callback.handler.class";
 pub(super) const CONNECT_TIMEOUT: &str = "sasl.login.connect.timeout.ms";
 pub(super) const READ_TIMEOUT: &str = "sasl.login.read.timeout.ms";
@@ -92,6 +93,12 @@ pub const KEYS: &[Key] = &[
         Kind::Text,
         Preset::Unset,
         "The scope to ask for, in place of scope in sasl.jaas.config.",
+    ),
+    key(
+        ENCODED,
+        Kind::Boolean,
+        Preset::Value("false"),
+        "Whether id and secret are URL-encoded before they are joined in the request for a token.",
     ),
     key(
         CALLBACK,

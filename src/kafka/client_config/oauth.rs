@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use serde_json::{Map, Number, Value};
 
-use super::endpoint::{Credentials, Endpoint};
+use super::endpoint::Endpoint;
 use super::jaas::Login;
 use super::keys::{
-    CALLBACK, CLIENT_ID, CLIENT_SECRET, CONNECT_TIMEOUT, JAAS, KEYS, READ_TIMEOUT, SCOPE, TOKEN_URL,
+    CALLBACK, CLIENT_ID, CLIENT_SECRET, CONNECT_TIMEOUT, ENCODED, JAAS, KEYS, READ_TIMEOUT, SCOPE,
+    TOKEN_URL,
 };
 use super::token::{TokenSource, Unsecured};
 use crate::config::client_properties::ClientProperties;
 use crate::config::definition::{Faults, Secret};
+use crate::http_client::client_credentials::{ClientCredentials, Sent};
 
 const STRING_CLAIM: &str = "unsecuredLoginStringClaim_";
 const NUMBER_CLAIM: &str = "unsecuredLoginNumberClaim_";
@@ -32,7 +34,7 @@ pub(super) fn read(
     let url = properties.get(TOKEN_URL);
     check_handler(properties, url.is_some(), faults);
     let source = match url {
-        Some(url) => endpoint(properties, url, login).map(TokenSource::endpoint),
+        Some(url) => endpoint(properties, url, login, faults).map(TokenSource::endpoint),
         None => unsecured(properties, login).map(TokenSource::unsecured),
     };
     source
@@ -58,7 +60,12 @@ fn check_handler(properties: &ClientProperties, has_url: bool, faults: &mut Faul
     faults.add(properties.key(CALLBACK), message);
 }
 
-fn endpoint(properties: &ClientProperties, url: &str, login: &Login) -> Result<Endpoint, Flaw> {
+fn endpoint(
+    properties: &ClientProperties,
+    url: &str,
+    login: &Login,
+    faults: &mut Faults,
+) -> Result<Endpoint, Flaw> {
     let known = ["clientId", "clientSecret", "scope"];
     refuse_others(login, |name| known.contains(&name))?;
     let url = read_url(url).map_err(|message| (TOKEN_URL, message))?;
@@ -73,24 +80,34 @@ fn endpoint(properties: &ClientProperties, url: &str, login: &Login) -> Result<E
         )
     };
     Ok(Endpoint {
-        url,
-        credentials: Credentials {
-            client_id: given(CLIENT_ID, "clientId")
+        credentials: ClientCredentials {
+            url,
+            id: given(CLIENT_ID, "clientId")
                 .ok_or_else(|| missing("clientId", CLIENT_ID))?
                 .reveal()
                 .to_owned(),
-            client_secret: given(CLIENT_SECRET, "clientSecret")
+            secret: given(CLIENT_SECRET, "clientSecret")
                 .ok_or_else(|| missing("clientSecret", CLIENT_SECRET))?,
             scope: given(SCOPE, "scope").map(|scope| scope.reveal().to_owned()),
+            sent: sent(properties, faults),
+            property: "access_token".to_owned(),
         },
-        connect_timeout: duration(properties, CONNECT_TIMEOUT),
-        read_timeout: duration(properties, READ_TIMEOUT),
+        connect_timeout: duration(properties, CONNECT_TIMEOUT, faults),
+        read_timeout: duration(properties, READ_TIMEOUT, faults),
     })
 }
 
-/// Faults of these keys are told where the client's other keys are read.
-fn duration(properties: &ClientProperties, name: &'static str) -> Duration {
-    properties.read(KEYS, &mut Faults::default(), |reader| reader.duration(name))
+/// Joined as they are unless asked for, as Kafka does.
+fn sent(properties: &ClientProperties, faults: &mut Faults) -> Sent {
+    let is_encoded = properties.read(KEYS, faults, |reader| reader.boolean(ENCODED));
+    match is_encoded {
+        true => Sent::EncodedHeader,
+        false => Sent::Header,
+    }
+}
+
+fn duration(properties: &ClientProperties, name: &'static str, faults: &mut Faults) -> Duration {
+    properties.read(KEYS, faults, |reader| reader.duration(name))
 }
 
 /// Secrets do not travel in clear, except within this host.

@@ -2,10 +2,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use reqwest::Url;
 use reqwest::header::HeaderValue;
 
 use crate::config::definition::{Reader, Secret};
+use crate::http_client::client_credentials::{ClientCredentials, Sent};
 use crate::sinks::http::keys;
 use crate::sinks::http::scrub::Secrets;
 use crate::sinks::http::template::checked;
@@ -16,17 +16,6 @@ pub(super) enum Authorization {
     Header(HeaderValue),
     /// A token that is asked for.
     Oauth2(ClientCredentials),
-}
-
-/// What a token is asked for with.
-#[derive(Clone, Debug)]
-pub(super) struct ClientCredentials {
-    pub(super) url: Url,
-    pub(super) id: String,
-    pub(super) secret: Secret,
-    pub(super) scope: Option<String>,
-    pub(super) in_body: bool,
-    pub(super) property: String,
 }
 
 /// Which keys belong to which type.
@@ -58,33 +47,34 @@ impl Authorization {
                 let pair = STANDARD.encode(format!("{user}:{}", password.reveal()));
                 fixed(reader, secrets, &format!("Basic {pair}"))
             }
-            keys::OAUTH2 => {
-                ClientCredentials::read(reader, secrets).map_or(Self::None, Self::Oauth2)
-            }
+            keys::OAUTH2 => client_credentials(reader, secrets).map_or(Self::None, Self::Oauth2),
             _ => Self::None,
         }
     }
 }
 
-impl ClientCredentials {
-    fn read(reader: &mut Reader<'_>, secrets: &mut Secrets) -> Option<Self> {
-        let url = required(reader, keys::TOKEN_URL);
-        let id = required(reader, keys::CLIENT_ID);
-        let secret = required_secret(reader, keys::CLIENT_SECRET)?;
-        secrets.add(secret.reveal());
-        secrets.add(STANDARD.encode(format!("{id}:{}", secret.reveal())));
-        let url = checked(&url)
-            .map_err(|message| reader.fault(keys::TOKEN_URL, message))
-            .ok()?;
-        Some(Self {
-            url,
-            id,
-            secret,
-            scope: reader.optional_text(keys::SCOPE),
-            in_body: reader.choice(keys::CLIENT_MODE) == keys::IN_BODY,
-            property: reader.text(keys::TOKEN_PROPERTY),
-        })
-    }
+fn client_credentials(reader: &mut Reader<'_>, secrets: &mut Secrets) -> Option<ClientCredentials> {
+    let url = required(reader, keys::TOKEN_URL);
+    let id = required(reader, keys::CLIENT_ID);
+    let secret = required_secret(reader, keys::CLIENT_SECRET)?;
+    secrets.add(secret.reveal());
+    secrets.add(STANDARD.encode(format!("{id}:{}", secret.reveal())));
+    let url = checked(&url)
+        .map_err(|message| reader.fault(keys::TOKEN_URL, message))
+        .ok()?;
+    secrets.add_address(url.path(), &url);
+    let sent = match reader.choice(keys::CLIENT_MODE) {
+        keys::IN_BODY => Sent::Form,
+        _ => Sent::Header,
+    };
+    Some(ClientCredentials {
+        url,
+        id,
+        secret,
+        scope: reader.optional_text(keys::SCOPE),
+        sent,
+        property: reader.text(keys::TOKEN_PROPERTY),
+    })
 }
 
 fn fixed(reader: &mut Reader<'_>, secrets: &mut Secrets, value: &str) -> Authorization {

@@ -1,11 +1,11 @@
 //! The connector's one HTTP client.
 
-use std::error::Error;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
 use reqwest::redirect::{Attempt, Policy};
-use reqwest::{Client, Response, StatusCode};
+use reqwest::{Client, StatusCode};
+
+use crate::http_client::told;
 
 const AGENT: &str = concat!("sluice/", env!("CARGO_PKG_VERSION"));
 /// Redirections in a row, before it is a loop.
@@ -60,42 +60,4 @@ fn is_harmless(attempt: &Attempt<'_>) -> bool {
         first.host() == next.host() && (first.scheme() == next.scheme() || next.scheme() == "https")
     });
     keeps.contains(&attempt.status()) && same_host && attempt.previous().len() <= MOST_REDIRECTS
-}
-
-/// The beginning of a body. One that goes on beyond the limit is left, and its
-/// connection with it.
-pub(super) async fn read_up_to(
-    mut answer: Response,
-    limit: usize,
-) -> Result<Bytes, reqwest::Error> {
-    let mut body = BytesMut::new();
-    while body.len() < limit {
-        match answer.chunk().await? {
-            Some(part) => body.extend_from_slice(&part[..part.len().min(limit - body.len())]),
-            None => break,
-        }
-    }
-    Ok(body.freeze())
-}
-
-/// An error with its causes, but without the address: that may hold a secret.
-pub(super) fn told(error: &reqwest::Error) -> String {
-    let mut causes = Vec::new();
-    let mut next: Option<&dyn Error> = error.source();
-    while let Some(cause) = next {
-        let cause_text = cause.to_string();
-        // Some causes repeat those below them.
-        if !causes
-            .iter()
-            .any(|told: &String| told.contains(&cause_text))
-        {
-            causes.push(cause_text);
-        }
-        next = cause.source();
-    }
-    match causes.is_empty() {
-        true if error.is_timeout() => "timed out".to_owned(),
-        true => "the request failed".to_owned(),
-        false => causes.join(": "),
-    }
 }

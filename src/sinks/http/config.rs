@@ -99,8 +99,10 @@ impl RequestSettings {
             );
             reader.fault(keys::FORWARD, message);
         }
+        let template = template(reader)?;
+        template.add_secrets(secrets);
         let settings = Self {
-            template: template(reader)?,
+            template,
             method,
             format,
             content_type,

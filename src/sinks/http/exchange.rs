@@ -8,8 +8,8 @@ use sluice_actors::outcome::Cause;
 use std::time::Duration;
 
 use crate::config::definition::Secret;
+use crate::http_client::{read_up_to, told};
 use crate::sinks::http::auth::Authorization;
-use crate::sinks::http::client::{read_up_to, told};
 use crate::sinks::http::config::AnswerSettings;
 use crate::sinks::http::items::Item;
 use crate::sinks::http::keys;

@@ -1,8 +1,11 @@
 //! What an endpoint said, fit for a log: short, printable, and without the
 //! secrets that it may have repeated.
 
+use reqwest::Url;
+
 use crate::config::definition::Secret;
-use crate::config::secrets::{HIDDEN, scrub};
+use crate::config::secrets::{HIDDEN, is_secret, scrub};
+use crate::http_client::percent_encoded;
 
 /// So much of an error's body is read.
 pub(super) const READ_LIMIT: usize = 4096;
@@ -10,17 +13,38 @@ pub(super) const READ_LIMIT: usize = 4096;
 const TOLD: usize = 300;
 /// A shorter secret would be found in every other word.
 const LEAST_SECRET: usize = 4;
+/// Parts of an address that are shorter are words.
+const LEAST_PARAMETER: usize = 8;
+const LEAST_SEGMENT: usize = 16;
 
 /// The secrets of a connector, as they go over the wire.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Secrets(Vec<Secret>);
 
 impl Secrets {
+    /// As it is and as it stands in a form.
     pub(super) fn add(&mut self, secret: impl Into<String>) {
         let secret = secret.into();
         if secret.len() >= LEAST_SECRET {
+            self.0.push(Secret::new(percent_encoded(&secret)));
             self.0.push(Secret::new(secret));
         }
+    }
+
+    /// What an address may be known by: its path up to the first part that
+    /// records fill in, what stands in its query, and segments that look drawn
+    /// by lot.
+    pub(super) fn add_address(&mut self, path: &str, url: &Url) {
+        self.add(path);
+        for (name, value) in url.query_pairs() {
+            let tells = is_secret(&name) || ["code", "key"].contains(&&*name);
+            if tells || value.len() >= LEAST_PARAMETER {
+                self.add(value);
+            }
+        }
+        let segments = url.path_segments().into_iter().flatten();
+        let drawn = segments.filter(|it| it.len() >= LEAST_SEGMENT);
+        drawn.for_each(|segment| self.add(segment));
     }
 
     /// A value of a header such as `Bearer abc`: the part after the scheme may
@@ -66,6 +90,24 @@ mod tests {
         for secret in ["hush", "fresh-token", "a:pw"] {
             assert!(!told.contains(secret), "{told}");
         }
+    }
+
+    #[test]
+    fn an_address_that_a_body_repeats_is_hidden_but_its_words_are_not() {
+        let mut secrets = Secrets::default();
+        let url = "http://h/hooks/orders/hush-hush-hush-hush?code=hu%26sh&kind=slow&state=huh-huh-";
+        let url = Url::parse(url).unwrap();
+        secrets.add_address("/hooks/orders/", &url);
+        for body in [
+            "Cannot POST /hooks/orders/hush-hush-hush-hush",
+            "no hook hush-hush-hush-hush",
+            "bad code hu&sh, hu%26sh",
+            "state was huh-huh-",
+        ] {
+            let told = secrets.excerpt(body.as_bytes(), None);
+            assert!(!told.contains("hu"), "{told}");
+        }
+        assert_eq!(secrets.excerpt(b"slow orders", None), "slow orders");
     }
 
     #[test]

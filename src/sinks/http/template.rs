@@ -4,6 +4,9 @@ use reqwest::Url;
 use sluice_actors::record::SinkRecord;
 use sluice_actors::value::{Datum, Value};
 
+use crate::http_client::{origin, percent_encoded};
+use crate::sinks::http::scrub::Secrets;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
     Text(String),
@@ -37,9 +40,19 @@ impl Template {
         self.pieces.contains(&Piece::Key)
     }
 
+    /// Its secrets, for whom an endpoint repeats them.
+    pub(super) fn add_secrets(&self, secrets: &mut Secrets) {
+        let fixed = match self.pieces.first() {
+            Some(Piece::Text(text)) => Url::parse(text).ok(),
+            _ => None,
+        };
+        let path = fixed.as_ref().map_or("", Url::path);
+        secrets.add_address(path, &self.sample);
+    }
+
     /// Scheme, host and port: what may be said of the address in an error.
     pub(super) fn origin(&self) -> String {
-        self.sample.origin().ascii_serialization()
+        origin(&self.sample)
     }
 
     /// The address for a record. The error is for the person who must mend
@@ -148,19 +161,6 @@ fn escaped(text: &str, what: &str) -> Result<String, String> {
         return Err(format!("its {what} {text:?} cannot be part of an address"));
     }
     Ok(percent_encoded(text))
-}
-
-/// Everything but letters, digits and `-._~` as `%XX`.
-pub(super) fn percent_encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
 }
 
 #[cfg(test)]

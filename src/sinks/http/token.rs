@@ -1,27 +1,21 @@
-//! OAuth2 tokens by client credentials: one at a time for all tasks, asked for
-//! anew before it expires.
+//! OAuth2 tokens: one at a time for all tasks, asked for anew before it
+//! expires.
 
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use reqwest::{Client, Method, Request};
-use serde_json::Value;
+use reqwest::Client;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::config::definition::Secret;
-use crate::sinks::http::auth::ClientCredentials;
-use crate::sinks::http::client::{read_up_to, told};
+use crate::http_client::client_credentials::{ClientCredentials, Denial};
+use crate::http_client::origin;
 use crate::sinks::http::scrub::Secrets;
-use crate::sinks::http::template::percent_encoded;
 
 /// A token that ends sooner than this is not used any more.
 const MARGIN: Duration = Duration::from_secs(30);
 /// A short-lived one is used for this part of its life.
 const SHARE: f64 = 0.8;
-const ANSWER_LIMIT: usize = 64 * 1024;
 
 #[derive(Clone, Debug)]
 struct Token {
@@ -54,8 +48,14 @@ impl Tokens {
             return Ok(token.value.clone());
         }
         *current = None;
-        let token = self.fetch(client, secrets).await.map_err(|cause| {
-            let origin = self.credentials.url.origin().ascii_serialization();
+        let token = self.fetch(client).await.map_err(|denial| {
+            let cause = match denial {
+                Denial::NoAnswer(cause) => cause,
+                Denial::Refused(status, body) => {
+                    format!("{status} {}", secrets.excerpt(&body, None))
+                }
+            };
+            let origin = origin(&self.credentials.url);
             format!("no OAuth2 token from {origin}: {cause}")
         })?;
         Ok(current.insert(token).value.clone())
@@ -72,72 +72,13 @@ impl Tokens {
         }
     }
 
-    async fn fetch(&self, client: &Client, secrets: &Secrets) -> Result<Token, String> {
-        let answer = client
-            .execute(self.request())
-            .await
-            .map_err(|it| told(&it))?;
-        let (status, asked_at) = (answer.status(), Instant::now());
-        let body = read_up_to(answer, ANSWER_LIMIT)
-            .await
-            .map_err(|it| told(&it))?;
-        if !status.is_success() {
-            return Err(format!("{status} {}", secrets.excerpt(&body, None)));
-        }
-        self.read(&body, asked_at)
-    }
-
-    fn request(&self) -> Request {
-        let credentials = &self.credentials;
-        let mut form = "grant_type=client_credentials".to_owned();
-        let mut parameter = |name: &str, value: &str| {
-            form.push_str(&format!("&{name}={}", percent_encoded(value)));
-        };
-        if let Some(scope) = &credentials.scope {
-            parameter("scope", scope);
-        }
-        if credentials.in_body {
-            parameter("client_id", &credentials.id);
-            parameter("client_secret", credentials.secret.reveal());
-        }
-        let mut request = Request::new(Method::POST, credentials.url.clone());
-        let headers = request.headers_mut();
-        let form_type = HeaderValue::from_static("application/x-www-form-urlencoded");
-        headers.insert(CONTENT_TYPE, form_type);
-        if !credentials.in_body {
-            headers.insert(AUTHORIZATION, self.basic());
-        }
-        *request.body_mut() = Some(form.into());
-        request
-    }
-
-    /// Base64 fits into any header.
-    fn basic(&self) -> HeaderValue {
-        let (id, secret) = (&self.credentials.id, self.credentials.secret.reveal());
-        let pair = STANDARD.encode(format!("{id}:{secret}"));
-        let value = HeaderValue::from_str(&format!("Basic {pair}"));
-        let mut value = value.unwrap_or(HeaderValue::from_static(""));
-        value.set_sensitive(true);
-        value
-    }
-
-    fn read(&self, body: &[u8], asked_at: Instant) -> Result<Token, String> {
-        let answer: Value =
-            serde_json::from_slice(body).map_err(|_| "the answer is no JSON".to_owned())?;
-        let property = &self.credentials.property;
-        let value = answer[property.as_str()]
-            .as_str()
-            .filter(|value| !value.is_empty())
-            .ok_or_else(|| format!("the answer has no text {property:?}"))?;
-        let lasts = match &answer["expires_in"] {
-            Value::Number(seconds) => seconds.as_f64(),
-            Value::String(seconds) => seconds.parse().ok(),
-            _ => None,
-        };
-        let lasts = lasts.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    async fn fetch(&self, client: &Client) -> Result<Token, Denial> {
+        let asked_at = Instant::now();
+        let grant = self.credentials.fetch(client).await?;
+        let used_for = grant.lasts.map(used_for);
         Ok(Token {
-            value: Secret::new(value),
-            renew_at: lasts.and_then(|lasts| asked_at.checked_add(used_for(lasts))),
+            value: grant.token,
+            renew_at: used_for.and_then(|time| asked_at.checked_add(time)),
         })
     }
 }

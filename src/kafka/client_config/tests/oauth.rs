@@ -55,6 +55,34 @@ fn oauthbearer_has_one_source_for_both_clients() {
 }
 
 #[test]
+fn credentials_are_encoded_only_if_asked_for() {
+    let with = |more: &[(&str, &str)]| {
+        let jaas = oauth_jaas(r#"clientId="c" clientSecret="hush""#);
+        let base = [
+            ("security.protocol", "SASL_SSL"),
+            OAUTH,
+            ("sasl.jaas.config", &jaas),
+            (TOKEN_URL, "https://idp/token"),
+        ];
+        read(&base.iter().chain(more).copied().collect::<Vec<_>>())
+    };
+    let encoded = |value| with(&[("sasl.oauthbearer.header.urlencode", value)]);
+    let (plain, _) = with(&[]);
+    assert_eq!(encoded("false").0.token_source(), plain.token_source());
+    assert_ne!(encoded("true").0.token_source(), plain.token_source());
+    let (_, faults) = encoded("yes");
+    assert_eq!(
+        faults,
+        "sasl.oauthbearer.header.urlencode: \"yes\" is neither true nor false"
+    );
+    let (_, faults) = with(&[("sasl.login.read.timeout.ms", "soon")]);
+    assert_eq!(
+        faults,
+        "sasl.login.read.timeout.ms: \"soon\" is not a number of milliseconds"
+    );
+}
+
+#[test]
 fn an_unsecured_token_needs_a_subject_and_no_endpoint() {
     let with = |jaas: &str, more: &[(&str, &str)]| {
         let jaas = oauth_jaas(jaas);
@@ -125,9 +153,12 @@ async fn an_endpoint_gives_a_token_for_the_right_secret_only() {
     let error = fetched("wrong").await.unwrap_err();
     assert!(matches!(error, TokenError::Refused { .. }), "{error:?}");
     let told = error.to_string();
+    let origin = server.url().strip_suffix("/token").unwrap();
     assert!(
-        told.contains(server.url()) && told.contains("invalid_client"),
+        told.contains(origin) && told.contains("invalid_client"),
         "{told}"
     );
-    assert!(!told.contains("wrong"), "{told}");
+    for secret in ["wrong", "/token"] {
+        assert!(!told.contains(secret), "{told}");
+    }
 }
