@@ -1,5 +1,4 @@
-//! Source and sink log in by every way that there is, and no output shows a
-//! secret.
+//! Source and sink log in by every way that there is, and nothing shows a secret.
 
 use std::fs;
 use std::path::Path;
@@ -20,12 +19,15 @@ use sluice_test_support::worker::{Worker, WorkerOptions};
 use tempfile::TempDir;
 
 use crate::stage::{BINARY, wait_for_status};
+use crate::surfaces::Surfaces;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const RECORDS: usize = 200;
 const PASSWORD: &str = "hush-password-1";
 const STORE_PASSWORD: &str = "hush-store-2";
 const CLIENT_SECRET: &str = "hush-client-3";
+/// No secret.
+const CLIENT: &str = "no-secret-4";
 const STRING: &str = "org.apache.kafka.connect.storage.StringConverter";
 const MODULES: &str = "org.apache.kafka.common.security";
 
@@ -54,7 +56,12 @@ fn key_text(pem: &str) -> String {
 }
 
 /// Carries records from one topic to another, and looks for secrets.
-async fn carries(kafka: &Kafka, name: &str, login: &Properties) -> Result<()> {
+async fn carries(
+    kafka: &Kafka,
+    name: &str,
+    login: &Properties,
+    tokens: Option<&TokenServer>,
+) -> Result<()> {
     let copy = format!("copy-of-{name}");
     let admin = kafka.admin().await?;
     admin.create_topic(name, 2).await?;
@@ -70,6 +77,7 @@ async fn carries(kafka: &Kafka, name: &str, login: &Properties) -> Result<()> {
         "key.converter": STRING,
         "value.converter": STRING,
         "consumer.override.group.protocol": "share",
+        "consumer.override.client.id": CLIENT,
     });
     let mut options = WorkerOptions::new(BINARY)
         .property("log.format", "json")
@@ -82,22 +90,40 @@ async fn carries(kafka: &Kafka, name: &str, login: &Properties) -> Result<()> {
     let worker = Worker::start(&options)?;
     let all = |status: &Value| status["accepted"] == RECORDS;
     wait_for_status(&worker, name, MINUTE, all).await?;
+    let mut surfaces = Surfaces::of(&worker, &[name], &[]).await?;
     assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
-    shows_no_secret(&worker, kafka)?;
+    surfaces.printed(&worker)?;
+    show_no_secret(&surfaces, name, kafka, tokens)?;
     let received = read_topic(plain, &copy).await?;
     let values = received.iter().filter_map(|it| it.value.as_deref());
     Tally::from_json_values(values, "/id").exactly_once(ids(RECORDS))
 }
 
-fn shows_no_secret(worker: &Worker, kafka: &Kafka) -> Result<()> {
-    let output = worker.output()?;
+fn show_no_secret(
+    surfaces: &Surfaces,
+    name: &str,
+    kafka: &Kafka,
+    tokens: Option<&TokenServer>,
+) -> Result<()> {
     let key = key_text(&fs::read_to_string(kafka.client_certificate_file())?);
     ensure!(key.len() > 20, "no key in the client's file");
-    for secret in [PASSWORD, STORE_PASSWORD, CLIENT_SECRET, &key] {
-        let line = output.lines().find(|line| line.contains(secret));
-        ensure!(line.is_none(), "{secret} is shown: {line:?}");
+    surfaces.hide(&[PASSWORD, STORE_PASSWORD, CLIENT_SECRET, &key])?;
+    let issued = tokens.map(TokenServer::issued).unwrap_or_default();
+    ensure!(
+        tokens.is_none() || !issued.is_empty(),
+        "no token was issued"
+    );
+    for token in issued {
+        surfaces.hide(&[&token])?;
     }
-    Ok(())
+    // What is no secret is found by the same means.
+    let config = format!("GET /connectors/{name}/config");
+    surfaces.show(CLIENT, &[&config, "sluice check"])?;
+    surfaces.show("copy-of-", &[&config, "sluice check"])?;
+    surfaces.show(
+        name,
+        &["GET /metrics", "sluice status --json", "standard error"],
+    )
 }
 
 /// Stores as Java makes them: `trust.p12` and `client.p12`.
@@ -205,7 +231,7 @@ async fn a_password_or_a_certificate_lets_source_and_sink_in() -> Result<()> {
             ),
         ),
     ] {
-        carries(&kafka, name, &login).await?;
+        carries(&kafka, name, &login, None).await?;
     }
     Ok(())
 }
@@ -224,7 +250,13 @@ async fn a_token_lets_source_and_sink_in() -> Result<()> {
     ];
     let servers = kafka.plain_bootstrap_servers()?;
     let login = [&base[..], &[("sasl.jaas.config", unsecured.as_str())]].concat();
-    carries(&kafka, "unsecured-token", &properties(servers, &login)).await?;
+    carries(
+        &kafka,
+        "unsecured-token",
+        &properties(servers, &login),
+        None,
+    )
+    .await?;
     let login = [
         &base[..],
         &[
@@ -233,5 +265,11 @@ async fn a_token_lets_source_and_sink_in() -> Result<()> {
         ],
     ]
     .concat();
-    carries(&kafka, "token-endpoint", &properties(servers, &login)).await
+    carries(
+        &kafka,
+        "token-endpoint",
+        &properties(servers, &login),
+        Some(&tokens),
+    )
+    .await
 }

@@ -36,9 +36,12 @@ impl Secrets {
     /// by lot.
     pub(super) fn add_address(&mut self, path: &str, url: &Url) {
         self.add(path);
-        for (name, value) in url.query_pairs() {
+        let sent = url.query().unwrap_or_default().split('&');
+        let sent = sent.filter(|parameter| !parameter.is_empty());
+        for (sent, (name, value)) in sent.zip(url.query_pairs()) {
             let tells = is_secret(&name) || ["code", "key"].contains(&&*name);
             if tells || value.len() >= LEAST_PARAMETER {
+                self.add(sent.split_once('=').map_or(sent, |(_, value)| value));
                 self.add(value);
             }
         }
@@ -95,13 +98,14 @@ mod tests {
     #[test]
     fn an_address_that_a_body_repeats_is_hidden_but_its_words_are_not() {
         let mut secrets = Secrets::default();
-        let url = "http://h/hooks/orders/hush-hush-hush-hush?code=hu%26sh&kind=slow&state=huh-huh-";
+        let url =
+            "http://h/hooks/orders/hush-hush-hush-hush?code=hu%26/sh&&kind=slow&state=huh-huh-";
         let url = Url::parse(url).unwrap();
         secrets.add_address("/hooks/orders/", &url);
         for body in [
             "Cannot POST /hooks/orders/hush-hush-hush-hush",
             "no hook hush-hush-hush-hush",
-            "bad code hu&sh, hu%26sh",
+            "bad code hu&/sh, hu%26/sh, hu%26%2Fsh",
             "state was huh-huh-",
         ] {
             let told = secrets.excerpt(body.as_bytes(), None);

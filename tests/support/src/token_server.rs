@@ -1,11 +1,13 @@
 //! A token endpoint for tests: unsecured tokens for whoever has the right
 //! credentials.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -14,6 +16,7 @@ use tokio::task::JoinHandle;
 #[derive(Debug)]
 pub struct TokenServer {
     url: String,
+    issued: Arc<Mutex<Vec<String>>>,
     serving: JoinHandle<()>,
 }
 
@@ -27,13 +30,30 @@ impl TokenServer {
         let url = format!("http://{}/token", listener.local_addr()?);
         let credentials = STANDARD.encode(format!("{client_id}:{client_secret}"));
         let subject = client_id.to_owned();
+        let issued = Arc::<Mutex<Vec<String>>>::default();
+        let of_server = Arc::clone(&issued);
         let serving = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
+                let token = token(&subject, lifetime);
                 // A client that goes away is no fault of ours.
-                let _ = answer(stream, &credentials, &subject, lifetime).await;
+                if let Ok(token) = token
+                    && let Ok(true) = answer(stream, &credentials, &token, lifetime).await
+                {
+                    of_server.lock().push(token);
+                }
             }
         });
-        Ok(Self { url, serving })
+        Ok(Self {
+            url,
+            issued,
+            serving,
+        })
+    }
+
+    /// The tokens that it has handed out.
+    #[must_use]
+    pub fn issued(&self) -> Vec<String> {
+        self.issued.lock().clone()
     }
 
     /// Where it is, as `sasl.oauthbearer.token.endpoint.url`.
@@ -49,16 +69,16 @@ impl Drop for TokenServer {
     }
 }
 
+/// Tells whether the token went out.
 async fn answer(
     mut stream: TcpStream,
     credentials: &str,
-    subject: &str,
+    token: &str,
     lifetime: Duration,
-) -> Result<()> {
+) -> Result<bool> {
     let request = head(&mut stream).await?;
     let is_known = request.contains(&format!("Basic {credentials}"));
     let (status, body) = if is_known {
-        let token = token(subject, lifetime)?;
         let seconds = lifetime.as_secs();
         let body = format!(r#"{{"access_token":"{token}","expires_in":{seconds}}}"#);
         ("200 OK", body)
@@ -74,7 +94,8 @@ async fn answer(
          Connection: close\r\n\r\n{body}"
     );
     stream.write_all(answer.as_bytes()).await?;
-    Ok(stream.shutdown().await?)
+    stream.shutdown().await?;
+    Ok(is_known)
 }
 
 async fn head(stream: &mut TcpStream) -> Result<String> {

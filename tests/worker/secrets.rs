@@ -1,0 +1,389 @@
+//! No secret is shown anywhere, whatever goes wrong, and none goes to another
+//! client than its own.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use krafka::admin::{
+    AclBinding, AclFilter, AclOperation, AclPatternType, AclPermissionType, AclResourceType,
+    CreateAclsOptions, DescribeAclsOptions,
+};
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use sluice_test_support::consume::read_topic;
+use sluice_test_support::counting::Tally;
+use sluice_test_support::kafka::{Kafka, KafkaOptions};
+use sluice_test_support::produce::{ids, json_records, produce};
+use sluice_test_support::receiver::{Arrival, Receiver, Reply};
+use sluice_test_support::topics::Admin;
+use sluice_test_support::wait::eventually;
+use sluice_test_support::worker::{Worker, WorkerOptions};
+
+use crate::api::Api;
+use crate::crew::status_of;
+use crate::stage::{BINARY, Stage};
+use crate::surfaces::Surfaces;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const RECORDS: usize = 50;
+const STRING: &str = "org.apache.kafka.connect.storage.StringConverter";
+
+/// What the http connectors are given. Some have signs that forms and JSON
+/// write otherwise.
+const HOOK: &str = "hush-hook-0123456789";
+const CODE: &str = "hush code/1";
+const PASSWORD: &str = "hush&password \"2\"";
+const BEARER: &str = "hush-bearer-3";
+const API_KEY: &str = "hush-api-key-4";
+const CLIENT_SECRET: &str = "hush+client/secret?5";
+const SIGNATURE: &str = "hush-signature-6";
+const ISSUED: &str = "hush-issued-7";
+const PROXY: &str = "hush-proxy-8";
+const HTTP_SECRETS: [&str; 9] = [
+    HOOK,
+    CODE,
+    PASSWORD,
+    BEARER,
+    API_KEY,
+    CLIENT_SECRET,
+    SIGNATURE,
+    ISSUED,
+    PROXY,
+];
+
+/// No secret: what an endpoint says beside what it repeats, and the name of a
+/// client.
+const SAID: &str = "said-by-the-endpoint";
+const CLIENT: &str = "no-secret & shown";
+
+/// All that came, as an endpoint with a talkative error repeats it.
+fn repeated(arrival: &Arrival) -> String {
+    let headers = ["authorization", "x-api-key"].map(|name| arrival.header(name));
+    let headers = headers.map(Option::unwrap_or_default).join(" ");
+    format!("{SAID}: {} {headers} {}", arrival.path, arrival.text())
+}
+
+/// Token endpoints, and others that fail in each way that there is.
+fn talkative(arrival: &Arrival) -> Reply {
+    let (path, text) = (&arrival.path, arrival.text());
+    let failure = |status| Reply::body(status, repeated(arrival));
+    if path.starts_with("/token") {
+        return Reply::body(
+            200,
+            json!({"access_token": ISSUED, "expires_in": 3600}).to_string(),
+        );
+    }
+    match (arrival.attempt, text.contains("id-000007")) {
+        _ if path.starts_with("/no-token") => failure(401),
+        // A connector that fails, or puts this one aside.
+        (_, true) if path.starts_with("/bearer") || path.starts_with("/basic") => failure(400),
+        (0, true) => failure(503),
+        (1, true) => failure(401),
+        (2, true) => failure(500),
+        _ => Reply::ok(),
+    }
+}
+
+/// An http connector to `/KIND/...`, with a webhook's address.
+fn hook(stage: &Stage, receiver: &Receiver, kind: &str, settings: Value) -> (String, Value) {
+    let name = format!("{}-{kind}", stage.name);
+    let mut connector = stage.connector("http", 2);
+    connector["name"] = json!(name);
+    connector["http.url"] = json!(receiver.url(&format!("/{kind}/{HOOK}?code={CODE}")));
+    connector["http.headers.additional"] = json!(format!("X-Api-Key: {API_KEY}"));
+    connector["consumer.override.client.id"] = json!(CLIENT);
+    for (key, value) in settings.as_object().into_iter().flatten() {
+        connector[key] = value.clone();
+    }
+    (name, connector)
+}
+
+/// Credentials of each kind.
+fn hooks(stage: &Stage, receiver: &Receiver) -> [(String, Value); 4] {
+    let hook = |kind, settings| hook(stage, receiver, kind, settings);
+    let token_url = |path: &str| receiver.url(&format!("{path}?sig={SIGNATURE}"));
+    [
+        hook(
+            "basic",
+            json!({
+                "http.authorization.type": "basic",
+                "connection.user": "alice",
+                "connection.password": PASSWORD,
+                "errors.tolerance": "all",
+                "errors.log.enable": "true",
+                "errors.log.include.messages": "true",
+            }),
+        ),
+        hook(
+            "bearer",
+            json!({
+                "http.authorization.type": "static",
+                "http.headers.authorization": format!("Bearer {BEARER}"),
+            }),
+        ),
+        hook(
+            "oauth",
+            json!({
+                "http.authorization.type": "oauth2",
+                "oauth2.access.token.url": token_url("/token"),
+                "oauth2.client.id": "sluice",
+                "oauth2.client.secret": CLIENT_SECRET,
+            }),
+        ),
+        hook(
+            "form",
+            json!({
+                "http.authorization.type": "oauth2",
+                "oauth2.access.token.url": token_url("/no-token"),
+                "oauth2.client.id": "sluice",
+                "oauth2.client.secret": CLIENT_SECRET,
+                "oauth2.client.authorization.mode": "url",
+            }),
+        ),
+    ]
+}
+
+/// Waits until a connector's status is as wanted; in REST, where causes are.
+async fn told(api: &Api, name: &str, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
+    let path = format!("/connectors/{name}/status");
+    let wanted = |code, body: &Value| code == StatusCode::OK && wanted(body);
+    api.wait_for(&path, MINUTE, wanted).await
+}
+
+fn accepted(count: usize) -> impl Fn(&Value) -> bool {
+    move |status| status["sluice"]["totals"]["accepted"] == count
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endpoint_that_repeats_what_it_got_makes_no_output_show_a_secret() -> Result<()> {
+    let stage = Stage::set("hush", 2).await?;
+    produce(
+        stage.kafka.bootstrap_servers(),
+        &stage.name,
+        json_records(RECORDS, 2, 100),
+    )
+    .await?;
+    let receiver = Receiver::start(talkative).await?;
+    let hooks = hooks(&stage, &receiver);
+    // The same from the environment: as a value, and in a file.
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("url");
+    fs::write(&file, receiver.url(&format!("/env/{HOOK}?code={CODE}")))?;
+    let (file, name) = (file.display().to_string(), format!("{}-env", stage.name));
+    let proxy = format!("http://proxy:{PROXY}@127.0.0.1:1");
+    let env = [
+        ("SLUICE_SINK_HOOK_NAME", name.as_str()),
+        ("SLUICE_SINK_HOOK_CONNECTOR_CLASS", "http"),
+        ("SLUICE_SINK_HOOK_TOPICS", &stage.name),
+        ("SLUICE_SINK_HOOK_KEY_CONVERTER", STRING),
+        ("SLUICE_SINK_HOOK_VALUE_CONVERTER", STRING),
+        ("SLUICE_SINK_HOOK_CONSUMER_OVERRIDE_GROUP_PROTOCOL", "share"),
+        ("SLUICE_SINK_HOOK_CONSUMER_OVERRIDE_CLIENT_ID", CLIENT),
+        ("SLUICE_SINK_HOOK_HTTP_URL_FILE", &file),
+        ("SLUICE_SINK_HOOK_HTTP_AUTHORIZATION_TYPE", "basic"),
+        ("SLUICE_SINK_HOOK_CONNECTION_USER", "alice"),
+        ("SLUICE_SINK_HOOK_CONNECTION_PASSWORD", PASSWORD),
+        ("HTTP_PROXY", &proxy),
+    ];
+    let mut options = WorkerOptions::new(BINARY)
+        .property("bootstrap.servers", stage.kafka.bootstrap_servers())
+        .property("log.format", "json")
+        .property("log.level", "trace")
+        .property("status.log.interval.ms", "50");
+    for (name, connector) in &hooks {
+        options = options.connector(name, connector);
+    }
+    for (variable, value) in env {
+        options = options.environment(variable, value);
+    }
+    let worker = Worker::start(&options)?;
+    let api = Api::of(&worker).await?;
+    let [basic, bearer, oauth, form] = hooks.each_ref().map(|(name, _)| name.as_str());
+    let failed = |status: &Value| status["connector"]["state"] == "FAILED";
+    let waits = |status: &Value| status.to_string().contains("no OAuth2 token");
+    // The one that is put aside counts as rejected.
+    told(&api, basic, accepted(RECORDS - 1)).await?;
+    told(&api, bearer, failed).await?;
+    told(&api, oauth, accepted(RECORDS)).await?;
+    told(&api, form, waits).await?;
+    told(&api, &name, accepted(RECORDS)).await?;
+    let mut surfaces = Surfaces::of(&worker, &[basic, bearer, oauth, form, &name], &env).await?;
+    worker.stop(MINUTE).await?;
+    surfaces.printed(&worker)?;
+    every_secret_was_sent(&receiver)?;
+
+    surfaces.hide(&HTTP_SECRETS)?;
+    let of = |name: &str, end: &str| format!("GET /connectors/{name}{end}");
+    let shown = receiver.url("/[hidden]");
+    for name in [basic, bearer, oauth, form, &name] {
+        let (info, config) = (of(name, ""), of(name, "/config"));
+        let places = [info.as_str(), &config, "sluice check"];
+        surfaces.show(&shown, &places)?;
+        surfaces.show(CLIENT, &places)?;
+        surfaces.show(
+            name,
+            &[
+                "GET /metrics",
+                "GET /health",
+                "sluice status",
+                "standard error",
+            ],
+        )?;
+    }
+    // What the endpoint said is told; only its secrets are not.
+    let (of_bearer, of_form) = (of(bearer, "/status"), of(form, "/status"));
+    let places = [
+        of_bearer.as_str(),
+        &of_form,
+        "sluice status --json",
+        "standard error",
+    ];
+    surfaces.show(SAID, &places)
+}
+
+/// Each secret did go over the wire, or there was nothing to show.
+fn every_secret_was_sent(receiver: &Receiver) -> Result<()> {
+    let sent: String = receiver.arrivals().iter().map(repeated).collect();
+    let sent = Surfaces::from_text("the wire", sent);
+    for secret in HTTP_SECRETS.iter().filter(|it| **it != PROXY) {
+        sent.show(secret, &["the wire"])?;
+    }
+    Ok(())
+}
+
+const ALICES: &str = "hush-alice-1";
+const BOBS: &str = "hush-bob-2";
+
+fn scram(user: &str, password: &str) -> String {
+    format!(
+        "org.apache.kafka.common.security.scram.ScramLoginModule required \
+         username=\"{user}\" password=\"{password}\";"
+    )
+}
+
+/// Nobody may do anything but who logs in without a name, and by these rights.
+async fn cluster() -> Result<Kafka> {
+    let authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
+    let options = KafkaOptions::new()
+        .user("alice", ALICES)
+        .user("bob", BOBS)
+        .property("authorizer.class.name", authorizer)
+        .property("super.users", "User:ANONYMOUS");
+    Kafka::start(options).await
+}
+
+fn allow(kind: AclResourceType, name: &str, user: &str, operation: AclOperation) -> AclBinding {
+    let permission = AclPermissionType::Allow;
+    let user = format!("User:{user}");
+    // krafka 0.28.1 counts pattern types one too low: its `Prefixed` goes over
+    // the wire as Kafka's LITERAL.
+    AclBinding::new(kind, name, user, "*", operation, permission)
+        .with_pattern_type(AclPatternType::Prefixed)
+}
+
+async fn grant(admin: &Admin, rights: Vec<AclBinding>) -> Result<()> {
+    let count = rights.len();
+    let answers = admin
+        .client()
+        .create_acls(rights, CreateAclsOptions::default());
+    for (_, answer) in answers.await? {
+        answer?;
+    }
+    eventually("the rights show", MINUTE, async || {
+        let all = admin
+            .client()
+            .describe_acls(AclFilter::default(), DescribeAclsOptions::default())
+            .await?;
+        ensure!(all.len() == count, "{all:?}");
+        Ok::<_, anyhow::Error>(())
+    })
+    .await
+}
+
+/// Reads as alice and writes as she does, or as somebody else.
+fn copying(name: &str, to: &str) -> Value {
+    json!({
+        "name": name,
+        "connector.class": "kafka",
+        "tasks.max": "2",
+        "topics": "orders",
+        "topic": to,
+        "key.converter": STRING,
+        "value.converter": STRING,
+        "consumer.override.group.protocol": "share",
+        "consumer.override.client.id": CLIENT,
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn source_and_sink_log_in_as_different_users_and_neither_as_the_other() -> Result<()> {
+    let kafka = cluster().await?;
+    let admin = kafka.admin().await?;
+    for topic in ["orders", "copy"] {
+        admin.create_topic(topic, 2).await?;
+    }
+    let (topic, group) = (AclResourceType::Topic, AclResourceType::Group);
+    let mut rights = vec![
+        allow(topic, "orders", "alice", AclOperation::Read),
+        allow(topic, "copy", "bob", AclOperation::Write),
+    ];
+    // Also the groups that Connect would read with, which are looked at.
+    for of in [
+        "share-by-bob",
+        "connect-by-bob",
+        "share-by-alice",
+        "connect-by-alice",
+    ] {
+        rights.push(allow(group, of, "alice", AclOperation::All));
+    }
+    grant(&admin, rights).await?;
+    let plain = kafka.bootstrap_servers();
+    produce(plain, "orders", json_records(RECORDS, 2, 100)).await?;
+
+    let mut by_bob = copying("by-bob", "copy");
+    by_bob["producer.override.sasl.jaas.config"] = json!(scram("bob", BOBS));
+    // Each login alone could not do the other's part.
+    let by_alice = copying("by-alice", "copy");
+    let mut read_by_bob = copying("read-by-bob", "copy");
+    read_by_bob["consumer.override.sasl.jaas.config"] = json!(scram("bob", BOBS));
+    read_by_bob["producer.override.sasl.jaas.config"] = json!(scram("bob", BOBS));
+    let authority = kafka.ca_file().display().to_string();
+    let mut options = WorkerOptions::new(BINARY)
+        .property("bootstrap.servers", kafka.secure_bootstrap_servers()?)
+        .property("security.protocol", "SASL_SSL")
+        .property("ssl.truststore.location", &authority)
+        .property("sasl.mechanism", "SCRAM-SHA-512")
+        .property("sasl.jaas.config", &scram("alice", ALICES))
+        .property("log.format", "json")
+        .property("log.level", "trace")
+        .property("status.log.interval.ms", "50");
+    for connector in [&by_bob, &by_alice, &read_by_bob] {
+        let name = connector["name"].as_str().context("no name")?;
+        options = options.connector(name, connector);
+    }
+    let worker = Worker::start(&options)?;
+    let api = Api::of(&worker).await?;
+    told(&api, "by-bob", accepted(RECORDS)).await?;
+    let names = |resource: &'static str| move |it: &Value| it.to_string().contains(resource);
+    told(&api, "by-alice", names("copy")).await?;
+    told(&api, "read-by-bob", names("read-by-bob: ")).await?;
+    for denied in ["by-alice", "read-by-bob"] {
+        assert_eq!(status_of(&worker, denied)?["accepted"], 0, "{denied}");
+    }
+    let mut surfaces = Surfaces::of(&worker, &["by-bob", "by-alice", "read-by-bob"], &[]).await?;
+    worker.stop(MINUTE).await?;
+    surfaces.printed(&worker)?;
+
+    surfaces.hide(&[ALICES, BOBS])?;
+    let places = [
+        "GET /connectors/by-bob/config",
+        "GET /connectors/by-bob",
+        "sluice check",
+    ];
+    surfaces.show(CLIENT, &places)?;
+    surfaces.show("producer.override.sasl.jaas.config", &places)?;
+    let copied = read_topic(plain, "copy").await?;
+    let values = copied.iter().filter_map(|it| it.value.as_deref());
+    Tally::from_json_values(values, "/id").exactly_once(ids(RECORDS))
+}
