@@ -1,0 +1,64 @@
+//! Records on their way in: from the source, through the converter.
+
+use super::{Books, Effects};
+use crate::chunk::Holds;
+use crate::ledger::Entry;
+use crate::outcome::{Rejection, Stage};
+use crate::ports::source::Settlement;
+use crate::record::{AcquiredBatch, SinkRecord};
+
+impl Books {
+    /// Takes up what the source acquired, and returns the acquisition that its
+    /// records are known by. Corrupt ranges are rejected on the spot.
+    pub fn acquire(&mut self, batch: &AcquiredBatch, effects: &mut Effects) -> u32 {
+        let records = batch
+            .records
+            .iter()
+            .map(|record| (record.offset, record.delivery_count));
+        let (deadline, now) = (batch.lock_deadline, batch.acquired_at);
+        self.now = now;
+        self.lock_duration = deadline.saturating_duration_since(now);
+        for corrupt in &batch.corrupt {
+            let offsets = corrupt.first_offset..=corrupt.last_offset;
+            let counted = offsets
+                .clone()
+                .map(|offset| (offset, corrupt.delivery_count));
+            let acquisition = self
+                .ledger
+                .acquire(&batch.partition, counted, deadline, now);
+            let rejection = Rejection::new(Stage::KafkaConsume, corrupt.cause.as_str());
+            for offset in offsets {
+                let entry = Entry {
+                    partition: &batch.partition,
+                    offset,
+                    acquisition,
+                };
+                self.reject(0, entry, &rejection, effects);
+            }
+        }
+        self.ledger
+            .acquire(&batch.partition, records, deadline, now)
+    }
+
+    /// Queues records that were converted.
+    pub fn converted(&mut self, records: Vec<SinkRecord>, holds: Holds) {
+        self.queue.push(records, holds);
+    }
+
+    /// Rejects a record that could not be converted.
+    pub fn unconverted(&mut self, entry: Entry<'_>, rejection: &Rejection, effects: &mut Effects) {
+        self.reject(0, entry, rejection, effects);
+    }
+
+    /// Accepts records that a transform dropped.
+    pub fn filtered<'a>(
+        &mut self,
+        entries: impl Iterator<Item = Entry<'a>>,
+        effects: &mut Effects,
+    ) {
+        let mut finished = 0;
+        let entries = entries.inspect(|_| finished += 1);
+        self.settle(0, entries, Settlement::Accept, effects);
+        self.finished += finished;
+    }
+}

@@ -1,0 +1,214 @@
+//! Records with the tasks: handed out, and what became of them.
+
+use tokio::time::Instant;
+
+use super::puts::OpenPut;
+use super::{Books, Effects, Notice, Put, PutEnd, entries, entry};
+use crate::outcome::Outcome;
+use crate::ports::sink::SinkError;
+use crate::report::{Closed, Report};
+
+impl Books {
+    /// The next put for a task, if there is work. Records that are not ours
+    /// any more are left out.
+    pub fn dispatch(&mut self, task: u32, now: Instant) -> Option<Put> {
+        loop {
+            let mut work = self
+                .queue
+                .take(now, self.policy.tasks, self.policy.max_put_records)?;
+            let lease = self.puts.next_lease();
+            let mut stale = Vec::new();
+            self.ledger
+                .lease(lease, entries(&work.records), |place| stale.push(place));
+            if !stale.is_empty() {
+                let mut place = 0;
+                let mut stale = stale.into_iter().peekable();
+                work.records.retain(|_| {
+                    let keep = stale.next_if_eq(&place).is_none();
+                    place += 1;
+                    keep
+                });
+            }
+            if work.records.is_empty() {
+                continue;
+            }
+            let report = Report::new(work.records.len());
+            let kills = work.kills;
+            let chunk = work.into_chunk();
+            self.puts.open(
+                lease,
+                OpenPut {
+                    task,
+                    chunk: chunk.clone(),
+                    report: report.clone(),
+                    kills,
+                    buffered: Vec::new(),
+                    ended: false,
+                },
+            );
+            return Some(Put {
+                lease,
+                chunk,
+                report,
+            });
+        }
+    }
+
+    /// Takes what a put has reported so far.
+    pub fn reported(&mut self, lease: u32, now: Instant) -> Effects {
+        let outcomes = self.puts.get(lease).map(|put| put.report.take());
+        self.outcomes(lease, outcomes.unwrap_or_default(), now)
+    }
+
+    /// Takes outcomes that came before the put's end.
+    pub fn outcomes(
+        &mut self,
+        lease: u32,
+        outcomes: Vec<(usize, Outcome)>,
+        now: Instant,
+    ) -> Effects {
+        self.now = now;
+        let mut effects = Effects::default();
+        let Some(put) = self.puts.refer(lease) else {
+            return effects;
+        };
+        let mut delivered = Vec::with_capacity(outcomes.len());
+        let (mut buffered, mut retry) = (Vec::new(), Vec::new());
+        let mut retry_cause = None;
+        for (place, outcome) in outcomes {
+            match outcome {
+                Outcome::Delivered => delivered.push(place),
+                Outcome::Buffered => buffered.push(place),
+                Outcome::Retry(cause) => {
+                    retry.push(place);
+                    retry_cause.get_or_insert(cause);
+                }
+                Outcome::Reject(rejection) => {
+                    self.reject(lease, entry(&put.chunk[place]), &rejection, &mut effects);
+                }
+            }
+        }
+        delivered.sort_unstable();
+        self.deliver(&put, &delivered, &mut effects);
+        self.buffer(&put, buffered);
+        if let Some(cause) = retry_cause {
+            // Together, so that they come back as one put.
+            self.retry(&put, &retry, &cause, now, &mut effects);
+        }
+        effects
+    }
+
+    /// Takes the end of a put, and first what it has reported. `buffers` tells
+    /// whether the sink's answer only buffered.
+    pub fn put_ended(&mut self, lease: u32, end: PutEnd, buffers: bool, now: Instant) -> Effects {
+        self.now = now;
+        let Some(put) = self.puts.refer(lease) else {
+            return Effects::default();
+        };
+        let Closed { fresh, missing } = self.puts.end(lease);
+        let mut effects = self.outcomes(lease, fresh, now);
+        let rest = missing;
+        let kills = put.kills;
+        match end {
+            PutEnd::Answered(Ok(())) if buffers => self.buffer(&put, rest),
+            PutEnd::Answered(Ok(())) => self.deliver(&put, &rest, &mut effects),
+            PutEnd::Answered(Err(SinkError::Retry(cause))) => {
+                self.retry(&put, &rest, &cause, now, &mut effects);
+            }
+            PutEnd::Answered(Err(
+                SinkError::Unavailable(_) | SinkError::UnavailableFor(..) | SinkError::Fatal(_),
+            ))
+            | PutEnd::Abandoned => {
+                let work = self.take_back(&put, &rest, kills);
+                self.put_again(work, &mut effects);
+            }
+            PutEnd::TimedOut if kills == 0 => {
+                // Another task first, under the same locks.
+                let work = self.take_back(&put, &rest, 1);
+                self.put_again(work, &mut effects);
+            }
+            PutEnd::TimedOut => self.release_or_put_again(&put, &rest, &mut effects),
+            PutEnd::Answered(Err(SinkError::RejectedOne(cause))) => {
+                self.split(&put, &rest, kills, cause, &mut effects);
+            }
+            PutEnd::Panicked(cause) if kills == 0 => {
+                // Once more as it is: the task may have been to blame.
+                let work = self.take_back(&put, &rest, 1);
+                let records = rest.len();
+                effects.notices.push(Notice::DiedOver { records, cause });
+                self.put_again(work, &mut effects);
+            }
+            PutEnd::Panicked(cause) => {
+                self.split(&put, &rest, kills + 1, cause, &mut effects);
+            }
+        }
+        if self
+            .puts
+            .get(lease)
+            .is_some_and(|put| put.buffered.is_empty())
+        {
+            self.puts.take(lease);
+        }
+        effects
+    }
+
+    /// Takes what became of a flush that covered these puts.
+    pub fn flushed(
+        &mut self,
+        leases: &[u32],
+        result: &Result<(), SinkError>,
+        now: Instant,
+    ) -> Effects {
+        self.now = now;
+        let mut effects = Effects::default();
+        for lease in leases {
+            let Some(put) = self.puts.refer(*lease) else {
+                continue;
+            };
+            let places = self.puts.take_buffered(*lease);
+            match result {
+                Ok(()) => self.deliver(&put, &places, &mut effects),
+                // Who of all that was buffered is to blame, no split can tell.
+                Err(SinkError::Retry(cause) | SinkError::RejectedOne(cause)) => {
+                    self.retry(&put, &places, cause, now, &mut effects);
+                }
+                Err(
+                    SinkError::Unavailable(_) | SinkError::UnavailableFor(..) | SinkError::Fatal(_),
+                ) => {
+                    let work = self.take_back(&put, &places, put.kills);
+                    self.put_again(work, &mut effects);
+                }
+            }
+            if self.puts.get(*lease).is_some_and(|put| put.ended) {
+                self.puts.take(*lease);
+            }
+        }
+        effects
+    }
+
+    /// Takes back all that a task had (or all tasks), but for what it has
+    /// reported: it is gone.
+    pub fn task_gone(&mut self, task: Option<u32>, now: Instant) -> Effects {
+        let mut effects = Effects::default();
+        for lease in self.puts.leases(task) {
+            let Some(put) = self.puts.refer(lease) else {
+                continue;
+            };
+            let Closed { fresh, missing } = self.puts.end(lease);
+            effects.add(self.outcomes(lease, fresh, now));
+            let mut places = self.puts.take_buffered(lease);
+            places.extend(missing);
+            places.sort_unstable();
+            let work = self.take_back(&put, &places, put.kills);
+            self.put_again(work, &mut effects);
+            self.puts.take(lease);
+        }
+        effects
+    }
+
+    /// Moves what is due from those that wait for their time to those that
+    /// wait for a task.
+    pub fn wake(&mut self, now: Instant) {
+        self.queue.wake(now);
+    }
+}

@@ -1,0 +1,32 @@
+//! What follows of a change of the books.
+
+use super::Notice;
+use crate::outcome::Rejection;
+use crate::ports::source::SettleRange;
+use crate::record::RecordId;
+
+/// What is to be done after the books were changed.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Tell the broker.
+    pub settle: Vec<SettleRange>,
+    /// Records that were put aside, with the reason.
+    pub put_aside: Vec<(RecordId, Rejection)>,
+    /// The record that fails the connector.
+    pub failure: Option<(RecordId, Rejection)>,
+    /// To be logged.
+    pub notices: Vec<Notice>,
+    /// There is work for a task now, or will be.
+    pub work: bool,
+}
+
+impl Effects {
+    /// Does another's too.
+    pub(super) fn add(&mut self, other: Self) {
+        self.settle.extend(other.settle);
+        self.put_aside.extend(other.put_aside);
+        self.notices.extend(other.notices);
+        self.failure = self.failure.take().or(other.failure);
+        self.work |= other.work;
+    }
+}

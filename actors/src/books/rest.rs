@@ -1,0 +1,67 @@
+//! Records that nobody works on any more.
+
+use std::sync::Arc;
+
+use ahash::AHashSet;
+use tokio::time::Instant;
+
+use super::settling::key;
+use super::{Books, DeliveryKey, Effects, Notice, entry};
+use crate::ports::source::Settlement;
+use crate::record::RecordId;
+
+impl Books {
+    /// Gives back what nobody has settled, as far as the gate lets it, and
+    /// empties the queue. The rest stays locked until its session ends; the
+    /// broker archives it then, so each one is named.
+    pub fn release_rest(&mut self) -> (Effects, Vec<RecordId>) {
+        let gate = self.policy.gate;
+        self.intake.clear();
+        self.queue.clear();
+        let mut shut_out = Vec::new();
+        let settle = self.ledger.settle_rest(Settlement::Release, |record| {
+            let may = gate.may_release(record.delivery_count);
+            if !may {
+                shut_out.push(RecordId {
+                    partition: Arc::clone(record.partition),
+                    offset: record.offset,
+                });
+            }
+            may
+        });
+        let effects = Effects {
+            settle,
+            ..Effects::default()
+        };
+        (effects, shut_out)
+    }
+
+    /// Gives back what no intake, queue or put knows any more, since the actor
+    /// that had it died.
+    pub fn release_forgotten(&mut self, now: Instant) -> Effects {
+        let mut effects = self.task_gone(None, now);
+        let known = self.queue.records().map(entry);
+        let known: AHashSet<DeliveryKey> = known.chain(self.intake.entries()).map(key).collect();
+        let gate = self.policy.gate;
+        let mut shut_out = 0_u64;
+        let released = self.ledger.settle_rest(Settlement::Release, |record| {
+            let delivery = (
+                record.partition.topic_id,
+                record.partition.partition,
+                record.offset,
+                record.acquisition,
+            );
+            let forgotten = !record.held && !known.contains(&delivery);
+            let may = gate.may_release(record.delivery_count);
+            shut_out += u64::from(forgotten && !may);
+            forgotten && may
+        });
+        effects.settle.extend(released);
+        if shut_out > 0 {
+            // Nobody has their payload any more, and a release would archive them.
+            let notice = Notice::WentDown { records: shut_out };
+            effects.notices.push(notice);
+        }
+        effects
+    }
+}

@@ -1,0 +1,66 @@
+//! The books as the actors of one connector share them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+
+use super::{Books, Policy};
+use crate::credit::Credit;
+
+/// The books of one connector, shared by its actors.
+#[derive(Debug)]
+pub struct SharedBooks {
+    books: Mutex<Books>,
+    /// Told when there is something to convert or work for a task, or the next
+    /// work's time has changed. To all who wait: one of them may be dead.
+    pub(crate) work: Notify,
+    idle_tasks: AtomicUsize,
+    polling: AtomicBool,
+}
+
+impl SharedBooks {
+    #[must_use]
+    pub fn new(policy: Policy, credit: Arc<Credit>) -> Arc<Self> {
+        Arc::new(Self {
+            books: Mutex::new(Books::new(policy, credit)),
+            work: Notify::new(),
+            idle_tasks: AtomicUsize::new(0),
+            polling: AtomicBool::new(true),
+        })
+    }
+
+    /// Tasks that wait for records.
+    #[must_use]
+    pub fn idle_tasks(&self) -> usize {
+        self.idle_tasks.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_idle_tasks(&self, tasks: usize) {
+        self.idle_tasks.store(tasks, Ordering::Relaxed);
+    }
+
+    /// Whether more records are wanted; not while failed or draining.
+    #[must_use]
+    pub fn is_polling(&self) -> bool {
+        self.polling.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn stop_polling(&self) {
+        self.polling.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn resume_polling(&self) {
+        self.polling.store(true, Ordering::Release);
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Books> {
+        self.books.lock()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_locked(&self) -> bool {
+        self.books.is_locked()
+    }
+}
