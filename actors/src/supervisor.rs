@@ -185,7 +185,7 @@ impl Supervisor {
     fn hear(&mut self, news: SourceNews) {
         match news {
             SourceNews::Failed(failed) => self.fail_over(&failed),
-            SourceNews::State(SourceState::Failed(cause)) => self.fail(cause),
+            SourceNews::State(SourceState::Failed(cause)) => self.fail(&cause),
             SourceNews::State(SourceState::Troubled(cause)) => {
                 self.view
                     .update(&self.connector, |view| view.trouble = Some(cause));
@@ -202,18 +202,18 @@ impl Supervisor {
 
     fn fail_over(&mut self, failed: &RecordFailed) {
         let RecordFailed { record, rejection } = failed;
-        self.fail(format!("record {record}: {rejection}").into());
+        self.fail(&format!("record {record}: {rejection}").into());
     }
 
     /// Fetches no more; what is open is finished, what failed stays locked.
-    fn fail(&mut self, cause: Cause) {
+    fn fail(&mut self, cause: &Cause) {
         self.books.stop_polling();
         self.credit.set_window_records(0);
         let mut is_news = false;
         self.view.update(&self.connector, |view| {
             is_news = !matches!(view.state, ConnectorState::Failed(_));
             if is_news {
-                view.state = ConnectorState::Failed(Arc::clone(&cause));
+                view.state = ConnectorState::Failed(Arc::clone(cause));
             }
             view.is_restarting = false;
         });
@@ -258,7 +258,7 @@ impl Handler<Letter<TaskGone>> for Supervisor {
                 self.failed_tasks += 1;
                 if self.failed_tasks == self.spec.policy.tasks {
                     self.out_of_tasks = self.books.is_polling();
-                    self.fail(format!("all tasks have failed, the last one: {cause}").into());
+                    self.fail(&format!("all tasks have failed, the last one: {cause}").into());
                 }
             }
         }

@@ -36,7 +36,7 @@ impl Supervisor {
         let mut replaced = found.hung_threads.iter();
         if let Err(cause) = replaced.try_for_each(|hung| self.threads.replace(hung)) {
             self.end_generation(&found);
-            return self.fail(cause);
+            return self.fail(&cause);
         }
         if let Some((actor, trouble)) = found.stage {
             tracing::error!(

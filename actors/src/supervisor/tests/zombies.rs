@@ -29,8 +29,10 @@ const RECORDS: usize = 2;
 /// Longer than a test of this module takes.
 const PUT: Duration = Duration::from_secs(50);
 
+type Look = dyn FnOnce(&Supervisor, &Generation) + Send;
+
 /// Does something with what the supervisor has.
-struct Inspect(Box<dyn FnOnce(&Supervisor, &Generation) + Send>);
+struct Inspect(Box<Look>);
 
 impl Handler<Letter<Inspect>> for Supervisor {
     type Result = ();
