@@ -63,6 +63,22 @@ pub(crate) struct DeliveryLinks {
     pub(crate) mark: Mark,
 }
 
+impl DeliveryLinks {
+    /// Tells the acknowledger, which may hang: then nobody waits for it beyond
+    /// the kill, and what was to be told is taken back with the task.
+    async fn tell<M>(&self, message: M)
+    where
+        M: Send + 'static,
+        Acknowledger: Handler<Letter<M>, Result = ()>,
+    {
+        tokio::select! {
+            biased;
+            _ = self.acknowledger.send(message) => {}
+            () = self.kill.dead() => {}
+        }
+    }
+}
+
 /// 1. enlists with the converter, 2. opens its sink, 3. asks for work, 4. puts
 ///    a chunk and passes its outcomes on while it runs, 5. flushes a buffering
 ///    sink, 6. asks again.
@@ -180,7 +196,7 @@ impl Delivery {
         let running = async move {
             let end = run_put(&mut host, put, &links, deadline).await;
             let told = tell_end(&end);
-            let _ = links.acknowledger.send(EndedPut { lease, end }).await;
+            links.tell(EndedPut { lease, end }).await;
             (host, told)
         };
         ctx.spawn(
@@ -282,20 +298,19 @@ impl Delivery {
         self.stop_idle_flush(ctx);
         self.buffered_since = None;
         let leases = std::mem::take(&mut self.buffered);
-        let (acknowledger, kill) = (self.links.acknowledger.clone(), self.links.kill.clone());
-        let mark = self.links.mark.clone();
+        let links = self.links.clone();
         let timeout = self.settings.delivery_timeout;
         let running = async move {
-            let flush = mark.in_steps(NO_RECORD, host.flush());
+            let flush = links.mark.in_steps(NO_RECORD, host.flush());
             let flushed = tokio::select! {
                 flushed = tokio::time::timeout(timeout, flush) => flushed,
-                () = kill.dead() => return None,
+                () = links.kill.dead() => return None,
             };
             let flushed = flushed.unwrap_or_else(|_| Err("the flush took too long".into()));
             match flushed {
                 Ok(result) => {
-                    let _ = acknowledger
-                        .send(FlushedPuts {
+                    links
+                        .tell(FlushedPuts {
                             leases,
                             result: result.clone(),
                         })

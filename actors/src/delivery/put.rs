@@ -66,7 +66,7 @@ pub(super) async fn run_put(
                 Err(cause) => PutEnd::Panicked(cause),
             },
             () = report.reported() => {
-                let _ = links.acknowledger.send(ReportedOutcomes { lease }).await;
+                links.tell(ReportedOutcomes { lease }).await;
             }
             () = links.kill.dead() => break PutEnd::Abandoned,
             () = tokio::time::sleep_until(deadline) => break PutEnd::TimedOut,

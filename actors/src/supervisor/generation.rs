@@ -23,7 +23,7 @@ use crate::window::Window;
 /// credit bounds.
 const CONVERTER_MAILBOX: usize = 1;
 /// Messages of tasks that may wait for the acknowledger.
-const ACKNOWLEDGER_MAILBOX: usize = 256;
+pub(super) const ACKNOWLEDGER_MAILBOX: usize = 256;
 
 /// Where an actor works, and what it shows of it.
 #[derive(Debug)]

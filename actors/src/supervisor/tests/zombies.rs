@@ -15,10 +15,10 @@ use crate::delivery::{Delivery, DeliveryLinks};
 use crate::kill_switch::KillSwitch;
 use crate::live_view::LiveView;
 use crate::mailbox::Letter;
-use crate::messages::{TaskEnd, TaskGone};
+use crate::messages::{ReportedOutcomes, TaskEnd, TaskGone};
 use crate::ports::sink::TaskContext;
 use crate::progress::{Mark, Pulse};
-use crate::supervisor::generation::Generation;
+use crate::supervisor::generation::{ACKNOWLEDGER_MAILBOX, Generation};
 use crate::supervisor::{Pipeline, Supervisor};
 use crate::testing::{Act, FakeSinkFactory, FakeSource, Seen};
 use crate::threads::Threads;
@@ -232,4 +232,32 @@ async fn a_task_that_is_given_up_before_it_starts_opens_no_sink() {
     let created = setting.seen.created.load(Ordering::SeqCst);
     assert_eq!(created, TASKS as usize);
     assert!(setting.view.figures("test")[0].1.opened);
+}
+
+#[actix::test]
+async fn a_task_that_waits_for_a_hung_acknowledger_ends_with_its_generation() {
+    let setting = Setting::new().await;
+    let (_wake, asleep) = oneshot::channel();
+    let (tell, told) = oneshot::channel();
+    setting
+        .inspect(|_, generation| {
+            generation.acknowledger.signal(Wait(asleep)).unwrap();
+            tell.send(generation.acknowledger.clone()).unwrap();
+        })
+        .await;
+    let acknowledger = told.await.unwrap();
+    for _ in 0..ACKNOWLEDGER_MAILBOX {
+        let letter = ReportedOutcomes { lease: 0 };
+        acknowledger.send(letter).await.unwrap();
+    }
+    let sinks = Arc::strong_count(&setting.seen);
+    tokio::time::sleep(PUT).await;
+    assert_eq!(setting.seen.delivered.lock().len(), RECORDS);
+    let waits = acknowledger.waits();
+    assert_eq!(waits, RECORDS as u64, "the puts' ends");
+    let poller = Stage::Poller;
+    setting.pipeline.supervisor.send(poller).await.unwrap();
+    setting.rest().await;
+    assert_eq!(setting.view.connector("test").unwrap().generation, 2);
+    assert_eq!(Arc::strong_count(&setting.seen), sinks);
 }
