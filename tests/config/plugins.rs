@@ -1,5 +1,5 @@
-//! Plugins after the contract of the registries, so that these tests depend
-//! on no real one.
+//! Plugins after the contract of the registries, so that tests of the
+//! configuration, in here and in the crate, depend on no real one.
 
 use sluice::config::definition::{Faults, Key, Kind, Preset, Properties, Reader};
 use sluice::config::plugins::Plugins;

@@ -276,7 +276,8 @@ fn an_unknown_class_does_not_make_all_its_keys_unknown() {
             ("value.converter", "jsn"),
             ("value.converter.any", "x")
         ]),
-        "connector.class: \"fiel\" is no sink\nvalue.converter: \"jsn\" is no converter"
+        "connector.class: \"fiel\" is no sink; did you mean file?\n\
+         value.converter: \"jsn\" is no converter; did you mean JsonConverter?"
     );
 }
 
