@@ -46,6 +46,9 @@ pub struct ConnectorView {
     pub trouble: Option<Cause>,
     /// The operator wants it to begin anew; not over yet.
     pub is_restarting: bool,
+    /// It was at work once: joined, and with its sinks open, but for those that
+    /// could not be opened. A restart does not undo that.
+    pub has_come_up: bool,
     pub totals: Totals,
     pub times: Times,
     pub errors: ErrorTotals,
@@ -124,6 +127,15 @@ impl TaskState {
             Self::Stopped => "STOPPED",
         }
     }
+
+    /// Why it does not run, or not now.
+    #[must_use]
+    pub const fn cause(&self) -> Option<&Cause> {
+        match self {
+            Self::Failed(cause) | Self::BackingOff(cause) => Some(cause),
+            Self::Opening | Self::Running | Self::Restarting | Self::Stopped => None,
+        }
+    }
 }
 
 /// The live view of one worker.
@@ -199,6 +211,7 @@ impl LiveView {
         self.update(&name.into(), |view| {
             *view = ConnectorView {
                 is_restarting: true,
+                has_come_up: view.has_come_up,
                 topics: std::mem::take(&mut view.topics),
                 lag: view.lag,
                 ..ConnectorView::default()
@@ -206,6 +219,29 @@ impl LiveView {
         });
         self.tasks.retain(|(connector, _), _| &**connector != name);
         self.meters.retain(|(connector, _), _| &**connector != name);
+    }
+
+    /// Notes when a connector has come up.
+    pub(crate) fn note_come_up(&self, name: &Arc<str>) {
+        let may_have = |view: &ConnectorView| {
+            !view.has_come_up && view.trouble.is_none() && view.state == ConnectorState::Running
+        };
+        let may_have = self.connectors.get(name).is_some_and(|it| may_have(&it));
+        if may_have && self.have_sinks_come_up(name) {
+            self.update(name, |view| view.has_come_up = true);
+        }
+    }
+
+    /// One that dies and is replaced has come up all the same.
+    fn have_sinks_come_up(&self, connector: &str) -> bool {
+        let (states, figures) = (self.tasks(connector), self.figures(connector));
+        let is_closed_for_now = |task: &u32| {
+            let mut states = states.iter();
+            states.any(|(id, state)| id == task && state.cause().is_some())
+        };
+        let mut tasks = figures.iter();
+        figures.iter().any(|(_, it)| it.has_opened)
+            && tasks.all(|(task, it)| it.has_opened || is_closed_for_now(task))
     }
 
     pub fn set_lag(&self, name: &str, lag: Option<u64>) {
@@ -254,6 +290,11 @@ impl LiveView {
         Arc::clone(&meter.or_default())
     }
 
+    /// For the supervisor, who gives tasks up.
+    pub(crate) fn set_task(&self, connector: &Arc<str>, task: u32, state: TaskState) {
+        self.tasks.insert((Arc::clone(connector), task), state);
+    }
+
     /// For a task that may have been given up, as [`Self::update_by`].
     pub(crate) fn set_task_by(
         &self,
@@ -290,5 +331,60 @@ mod tests {
         view.set_task_by(&old, &name, 0, failed());
         assert_eq!(view.connector("test").unwrap().window, 2);
         assert_eq!(view.tasks("test"), [(0, TaskState::Running)]);
+    }
+
+    /// A connector of two tasks that has joined.
+    fn joined() -> (LiveView, Arc<str>) {
+        let (view, name) = (LiveView::default(), Arc::from("orders"));
+        view.update(&name, |view| view.state = ConnectorState::Running);
+        for task in 0..2 {
+            view.meter(&name, task);
+            view.set_task(&name, task, TaskState::Opening);
+        }
+        (view, name)
+    }
+
+    fn has_come_up(view: &LiveView, name: &Arc<str>) -> bool {
+        view.note_come_up(name);
+        view.connector(name).unwrap().has_come_up
+    }
+
+    #[test]
+    fn a_connector_has_come_up_once_each_sink_was_open() {
+        let (view, name) = joined();
+        view.meter(&name, 0).set_opened(true);
+        assert!(!has_come_up(&view, &name));
+        // The first one is replaced before the second one opens.
+        view.meter(&name, 0).set_opened(false);
+        view.meter(&name, 1).set_opened(true);
+        assert!(has_come_up(&view, &name));
+        view.begin_anew(&name);
+        assert!(has_come_up(&view, &name), "also after a restart");
+    }
+
+    #[test]
+    fn a_sink_that_cannot_be_opened_holds_the_others_not_back() {
+        for state in [
+            TaskState::Failed("no such table".into()),
+            TaskState::BackingOff("refused".into()),
+        ] {
+            let (view, name) = joined();
+            view.set_task(&name, 1, state);
+            assert!(!has_come_up(&view, &name), "none is open");
+            view.meter(&name, 0).set_opened(true);
+            assert!(has_come_up(&view, &name));
+        }
+    }
+
+    #[test]
+    fn a_connector_in_trouble_has_not_come_up() {
+        let (view, name) = joined();
+        for task in 0..2 {
+            view.meter(&name, task).set_opened(true);
+        }
+        view.trouble(&name, "broker 2 is gone".into());
+        assert!(!has_come_up(&view, &name));
+        view.update(&name, |view| view.trouble = None);
+        assert!(has_come_up(&view, &name));
     }
 }

@@ -100,6 +100,8 @@ pub struct TaskFigures {
     pub largest_put: u64,
     /// Whether its sink was opened since the task was started.
     pub opened: bool,
+    /// Whether it was so in any incarnation.
+    pub has_opened: bool,
 }
 
 /// A task's own counters; locked once a put, by nobody else for long.
@@ -120,7 +122,9 @@ impl TaskMeter {
     }
 
     pub(crate) fn set_opened(&self, opened: bool) {
-        self.0.lock().figures.opened = opened;
+        let figures = &mut self.0.lock().figures;
+        figures.opened = opened;
+        figures.has_opened |= opened;
     }
 
     /// Counts a put from now until what is returned is dropped, whichever way

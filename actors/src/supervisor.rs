@@ -234,6 +234,7 @@ impl Actor for Supervisor {
             supervisor.stand_in();
             if !supervisor.draining {
                 supervisor.check_health(ctx);
+                supervisor.view.note_come_up(&supervisor.connector);
             }
         });
     }

@@ -106,7 +106,7 @@ mod tests {
         let told = json!({
             "broken": {"status": {
                 "connector": {"state": "FAILED", "trace": "record x-0@7:\nno JSON"},
-                "tasks": [{"id": 0, "state": "UNASSIGNED"}],
+                "tasks": [{"id": 0, "state": "FAILED", "trace": "record x-0@7:\nno JSON"}],
                 "sluice": {"records_in_flight": 1},
             }},
             "orders": {"status": {

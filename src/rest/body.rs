@@ -45,14 +45,13 @@ pub(super) fn status(sight: &ConnectorSight, worker_id: &str) -> Value {
 
 /// `GET /connectors/{name}/tasks/{id}/status`
 pub(super) fn task_status(task: &TaskSight, worker_id: &str) -> Value {
-    let trace = task.cause().filter(|_| task.status == Status::Failed);
     let mut body = Map::new();
     body.insert("id".into(), task.id.into());
-    body.extend(state(task.status, worker_id, trace));
+    body.extend(state(task.status, worker_id, task.trace.as_ref()));
     let longest = task.figures.puts.longest;
     let details = json!({
         "state": task.state.name(),
-        "cause": task.cause().map(|cause| &**cause),
+        "cause": task.state.cause().map(|cause| &**cause),
         "puts": task.figures.puts.count,
         "records_sent": task.figures.sent,
         "records_active": task.figures.active,

@@ -22,16 +22,16 @@ enum Health {
 impl Health {
     /// One bad connector leaves the others at work; the worker is unhealthy
     /// only when none is left.
-    fn of(standings: &[(String, Standing)]) -> Self {
-        let coming = |(_, it): &(String, Standing)| matches!(it, Standing::Coming(_));
-        let ready = |(_, it): &(String, Standing)| *it == Standing::Ready;
-        if standings.iter().any(coming) {
-            Self::Starting
-        } else if standings.iter().any(ready) {
-            Self::Healthy
-        } else {
-            Self::Unhealthy
+    fn of(standings: impl Iterator<Item = Standing>) -> Self {
+        let mut health = Self::Unhealthy;
+        for standing in standings {
+            match standing {
+                Standing::Coming(_) => return Self::Starting,
+                Standing::Ready => health = Self::Healthy,
+                Standing::Bad(_) => {}
+            }
         }
+        health
     }
 
     /// Connect's words and codes.
@@ -56,36 +56,49 @@ impl Health {
     }
 }
 
-fn standings(rest: &Rest) -> Vec<(String, Standing)> {
-    let standing = |sight: ConnectorSight| (sight.name.to_string(), sight.standing());
-    rest.sights().into_iter().map(standing).collect()
-}
-
 /// `GET /health`
 pub(super) async fn health(State(rest): State<Rest>) -> Answer {
-    let standings = standings(&rest);
-    let (code, status, message) = Health::of(&standings).told();
-    let bad = |(name, it): &(String, Standing)| match it {
-        Standing::Bad(cause) => Some(format!(" Connector {name}: {cause}.")),
-        Standing::Ready | Standing::Coming(_) => None,
-    };
-    let bad: String = standings.iter().filter_map(bad).collect();
-    let connectors: Map<String, Value> = standings.into_iter().map(told).collect();
+    let sights = rest.sights();
+    let health = Health::of(sights.iter().map(ConnectorSight::standing));
+    let (code, status, message) = health.told();
+    let complaints: String = sights.iter().filter_map(complaint).collect();
+    let connectors = sights.iter().map(|it| (it.name.to_string(), told(it)));
     let body = json!({
         "status": status,
-        "message": format!("{message}{bad}"),
-        "sluice": {"connectors": connectors},
+        "message": format!("{message}{complaints}"),
+        "sluice": {"connectors": connectors.collect::<Map<_, _>>()},
     });
     (code, Json(body))
 }
 
-fn told((name, standing): (String, Standing)) -> (String, Value) {
-    let told = match standing {
-        Standing::Ready => json!({"health": "ready"}),
-        Standing::Coming(what) => json!({"health": "coming", "cause": what}),
-        Standing::Bad(cause) => json!({"health": "bad", "cause": &*cause}),
+/// What is not as it should be with a connector that is not on its way.
+fn complaint(sight: &ConnectorSight) -> Option<String> {
+    let name = &sight.name;
+    let (open, tasks) = (sight.sinks_open(), sight.tasks.len());
+    match sight.standing() {
+        Standing::Bad(cause) => Some(format!(" Connector {name}: {cause}.")),
+        Standing::Ready if open < tasks => Some(format!(
+            " Connector {name}: {open} of {tasks} sinks are open."
+        )),
+        Standing::Ready | Standing::Coming(_) => None,
+    }
+}
+
+fn told(sight: &ConnectorSight) -> Value {
+    let (health, cause) = match sight.standing() {
+        Standing::Ready => ("ready", None),
+        Standing::Coming(what) => ("coming", Some(what.into())),
+        Standing::Bad(cause) => ("bad", Some(cause)),
     };
-    (name, told)
+    let mut told = json!({
+        "health": health,
+        "tasks": sight.tasks.len(),
+        "sinks_open": sight.sinks_open(),
+    });
+    if let Some(cause) = cause {
+        told["cause"] = json!(&*cause);
+    }
+    told
 }
 
 /// `GET /health/live`: that this answers is the answer.
@@ -95,7 +108,9 @@ pub(super) async fn live() -> Json<Value> {
 
 /// `GET /health/ready`
 pub(super) async fn ready(State(rest): State<Rest>) -> Answer {
-    let (code, status, message) = Health::of(&standings(&rest)).told();
+    let sights = rest.sights();
+    let health = Health::of(sights.iter().map(ConnectorSight::readiness));
+    let (code, status, message) = health.told();
     let code = match code {
         StatusCode::OK => code,
         _ => StatusCode::SERVICE_UNAVAILABLE,
@@ -108,9 +123,7 @@ mod tests {
     use super::*;
 
     fn health_of(standings: &[Standing]) -> Health {
-        let named = standings.iter().cloned();
-        let named: Vec<_> = named.map(|it| ("x".to_owned(), it)).collect();
-        Health::of(&named)
+        Health::of(standings.iter().cloned())
     }
 
     #[test]

@@ -5,6 +5,7 @@ use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use sluice_actors::live_view::TaskState;
 
 use super::body;
 use super::connectors::task_id;
@@ -87,9 +88,30 @@ pub(super) async fn task(
     Path((name, id)): Path<(String, String)>,
 ) -> Result<StatusCode, RestError> {
     let id = task_id(&id)?;
+    if let Some(sight) = rest.sight(&name) {
+        refuse_in_vain(&sight, id)?;
+    }
     let order = rest.connectors.restart_task(&name, id);
     order.map_err(|error| RestError::of_order(&name, Some(id), error))?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// A task whose connector has failed finds nothing to do; one that has failed
+/// of itself may be what the connector waits for.
+fn refuse_in_vain(sight: &ConnectorSight, task: u32) -> Result<(), RestError> {
+    let task = sight.tasks.get(task as usize);
+    let is_in_vain = task.is_some_and(|task| !matches!(task.state, TaskState::Failed(_)));
+    let Some(cause) = sight.failure().filter(|_| is_in_vain) else {
+        return Ok(());
+    };
+    let name = &sight.name;
+    Err(RestError::new(
+        StatusCode::CONFLICT,
+        format!(
+            "Connector {name} has failed, and its tasks with it; restart the connector: POST \
+             /connectors/{name}/restart. Cause of the failure: {cause}"
+        ),
+    ))
 }
 
 /// A restart gives held records back, and the broker archives the one that

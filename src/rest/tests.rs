@@ -416,12 +416,31 @@ async fn one_bad_connector_shows_in_health_and_leaves_the_worker_ready() {
     assert_eq!(health["status"], "healthy");
     let message = health["message"].as_str().unwrap();
     assert!(message.contains("broken: topic x"), "{message}");
-    assert_eq!(health["sluice"]["connectors"][GOOD]["health"], "ready");
+    let good = &health["sluice"]["connectors"][GOOD];
+    assert_eq!(
+        *good,
+        json!({"health": "ready", "tasks": TASKS, "sinks_open": TASKS})
+    );
     assert_eq!(health["sluice"]["connectors"][BAD]["health"], "bad");
     setting.get("/health/ready").await;
     setting.get("/health/live").await;
 
     setting.view.fail(GOOD, "and this one too".into());
+    let failed = setting.get("/connectors/orders/status").await;
+    for task in failed["tasks"].as_array().unwrap() {
+        assert_eq!(task["state"], "FAILED", "{task}");
+        assert_eq!(task["trace"], "and this one too", "{task}");
+        assert_eq!(task["worker_id"], "host:8083", "{task}");
+    }
+    let (status, body) = setting
+        .ask(Method::POST, "/connectors/orders/tasks/0/restart")
+        .await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    let message = body["message"].as_str().unwrap();
+    assert!(
+        message.contains("POST /connectors/orders/restart"),
+        "{message}"
+    );
     let (status, body) = setting.ask(Method::GET, "/health").await;
     assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
     assert_eq!(body["status"], "unhealthy");

@@ -160,6 +160,7 @@ mod tests {
             id: 0,
             state: TaskState::Running,
             status: Status::Running,
+            trace: None,
             figures: TaskFigures {
                 active: 4,
                 ..TaskFigures::default()

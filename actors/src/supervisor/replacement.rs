@@ -9,6 +9,7 @@ use super::Supervisor;
 use super::generation::Generation;
 use super::health::{Findings, blocked_cause};
 use crate::books::PutEnd;
+use crate::live_view::TaskState;
 use crate::outcome::{Rejection, Stage};
 use crate::retry::RetryPolicy;
 
@@ -76,6 +77,10 @@ impl Supervisor {
         let generation = self.generation.take()?;
         generation.kill();
         self.credit.set_window_records(0);
+        for task in 0..self.spec.policy.tasks {
+            self.view
+                .set_task(&self.connector, task as u32, TaskState::Restarting);
+        }
         if let Some((place, stage)) = generation.converters_record(found) {
             self.blame_record(place, stage);
         }
@@ -109,6 +114,8 @@ impl Supervisor {
             self.start_task(task, incarnation);
             return;
         }
+        self.view
+            .set_task(&self.connector, task, TaskState::Restarting);
         let number = self.number;
         ctx.run_later(REPLACEMENT_DELAY, move |supervisor, _| {
             let is_next =
