@@ -15,6 +15,7 @@ use crate::config::connector::Topics;
 use crate::config::load::Configuration;
 use crate::config::plugins::Plugins;
 use crate::config::reference::Table;
+use crate::config::worker::WorkerConfig;
 use crate::connectors::{Manager, migrate};
 use crate::converters::part::Part;
 use crate::kafka::admin::Direction;
@@ -204,7 +205,8 @@ pub(crate) async fn run_until<T>(
     if let Some(interval) = configuration.worker.log.status_interval {
         runtime.spawn(status_log::run(Arc::clone(&view), interval));
     }
-    serve(server, &manager, &view, runtime);
+    let worker = Arc::new(configuration.worker.clone());
+    serve(server, worker, &manager, &view, runtime);
     let enough = enough(Arc::clone(&view));
     let stop = wait(&manager, &mut terminate, &mut interrupt, enough).await;
     if let Stop::Signal(name) = &stop {
@@ -232,7 +234,13 @@ pub(crate) async fn run_until<T>(
 }
 
 /// REST and metrics, on the I/O threads.
-fn serve(server: Server, manager: &Arc<Manager>, view: &Arc<LiveView>, runtime: &Runtime) {
+fn serve(
+    server: Server,
+    worker: Arc<WorkerConfig>,
+    manager: &Arc<Manager>,
+    view: &Arc<LiveView>,
+    runtime: &Runtime,
+) {
     let rates = Arc::new(Rates::default());
     runtime.spawn(Arc::clone(&rates).run(Arc::clone(view)));
     let addresses = server.addresses();
@@ -245,6 +253,8 @@ fn serve(server: Server, manager: &Arc<Manager>, view: &Arc<LiveView>, runtime: 
         view: Arc::clone(view),
         rates,
         plugins: crate::plugins::all().into(),
+        worker,
+        checks: plugins(),
         worker_id: worker_id(addresses.first()).into(),
     };
     server.serve(&rest, runtime.handle());

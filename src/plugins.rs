@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::json;
 
+use crate::config::definition::Key;
 use crate::converters::part::Part;
 use crate::{converters, sinks, transforms};
 
@@ -37,6 +38,16 @@ pub struct Plugin {
     pub class: &'static str,
     /// Other names that a configuration may use.
     pub aliases: Vec<&'static str>,
+    /// Its own keys, below the prefix that its place in a configuration has.
+    pub keys: &'static [Key],
+}
+
+impl Plugin {
+    /// Whether a configuration may call it so.
+    #[must_use]
+    pub fn is_called(&self, name: &str) -> bool {
+        self.class == name || self.aliases.contains(&name)
+    }
 }
 
 const TYPE: &str = "TYPE";
@@ -53,6 +64,7 @@ pub fn all() -> Vec<Plugin> {
         kind: PluginType::Sink,
         class: sink.class,
         aliases: sink.aliases.to_vec(),
+        keys: sink.keys,
     });
     let converters = converters_of(Part::Value, PluginType::Converter);
     let headers = converters_of(Part::Header, PluginType::HeaderConverter);
@@ -60,11 +72,13 @@ pub fn all() -> Vec<Plugin> {
         kind: PluginType::Transformation,
         class: it.class,
         aliases: vec![it.simple_name()],
+        keys: it.keys,
     });
     let predicates = transforms::registry::predicates().map(|it| Plugin {
         kind: PluginType::Predicate,
         class: it.class,
         aliases: vec![it.simple_name()],
+        keys: it.keys,
     });
     let conversions = converters.chain(headers);
     let changes = transforms.chain(predicates);
@@ -78,6 +92,7 @@ fn converters_of(part: Part, kind: PluginType) -> impl Iterator<Item = Plugin> {
         kind,
         class: entry.class,
         aliases: vec![entry.alias, entry.simple_name()],
+        keys: entry.keys,
     })
 }
 
@@ -116,7 +131,7 @@ mod tests {
 
     fn kinds(class: &str) -> Vec<&'static str> {
         let plugins = all().into_iter();
-        let named = plugins.filter(|it| it.class == class || it.aliases.contains(&class));
+        let named = plugins.filter(|it| it.is_called(class));
         named.map(|it| it.kind.name()).collect()
     }
 
@@ -136,11 +151,13 @@ mod tests {
                 kind: PluginType::Sink,
                 class: "null",
                 aliases: Vec::new(),
+                keys: &[],
             },
             Plugin {
                 kind: PluginType::Predicate,
                 class: "a.Yes",
                 aliases: vec!["Yes", "y"],
+                keys: &[],
             },
         ];
         let mut out = Vec::new();

@@ -38,6 +38,15 @@ impl ConnectorState {
     }
 }
 
+/// Where a group stands on one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    pub topic: Arc<str>,
+    pub partition: i32,
+    /// The first offset that is not done.
+    pub start_offset: i64,
+}
+
 /// One connector on this worker.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectorView {
@@ -73,6 +82,8 @@ pub struct ConnectorView {
     pub topics: Vec<Arc<str>>,
     /// Records that the group has still to deliver, as the broker told last.
     pub lag: Option<u64>,
+    /// Where the group stands, as the broker told last.
+    pub positions: Option<Arc<[Position]>>,
     pub generation: u32,
     pub tasks_replaced: u64,
     /// How often an actor had to wait for another's mailbox.
@@ -214,6 +225,7 @@ impl LiveView {
                 has_come_up: view.has_come_up,
                 topics: std::mem::take(&mut view.topics),
                 lag: view.lag,
+                positions: view.positions.take(),
                 ..ConnectorView::default()
             };
         });
@@ -244,8 +256,12 @@ impl LiveView {
             && tasks.all(|(task, it)| it.has_opened || is_closed_for_now(task))
     }
 
-    pub fn set_lag(&self, name: &str, lag: Option<u64>) {
-        self.update(&name.into(), |view| view.lag = lag);
+    /// What the broker told of a group; nothing, if that is out of date.
+    pub fn set_group(&self, name: &str, lag: Option<u64>, positions: Option<Arc<[Position]>>) {
+        self.update(&name.into(), |view| {
+            view.lag = lag;
+            view.positions = positions;
+        });
     }
 
     /// A connector that never started.

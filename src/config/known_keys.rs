@@ -129,6 +129,11 @@ impl KnownKeys {
         self
     }
 
+    /// All tables, each with the prefix of its keys.
+    pub fn tables(&self) -> impl Iterator<Item = (&str, &'static [Key])> {
+        self.tables.iter().map(|(prefix, keys)| (&**prefix, *keys))
+    }
+
     /// A key's line in its table.
     #[must_use]
     pub fn find(&self, key: &str) -> Option<&'static Key> {

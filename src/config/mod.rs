@@ -21,5 +21,5 @@ mod properties;
 pub mod reference;
 pub mod secrets;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod worker;

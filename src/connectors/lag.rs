@@ -1,9 +1,10 @@
-//! What a share group has still to deliver, asked of the broker now and then.
+//! Where a share group stands and what it has still to deliver, asked of the
+//! broker now and then.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_actors::live_view::LiveView;
+use sluice_actors::live_view::{LiveView, Position};
 use tokio::runtime::Handle;
 use tokio::time::MissedTickBehavior;
 use tokio_util::task::AbortOnDropHandle;
@@ -27,10 +28,10 @@ pub(super) fn keep(
         loop {
             ticks.tick().await;
             match admin.share_positions(&group).await {
-                Ok(positions) => view.set_lag(&connector, total(&positions)),
+                Ok(at) => view.set_group(&connector, total(&at), Some(positions(&at))),
                 Err(error) => {
                     // What was known is out of date, and nothing depends on it.
-                    view.set_lag(&connector, None);
+                    view.set_group(&connector, None, None);
                     tracing::debug!(%connector, %error, "reading the group's lag failed");
                 }
             }
@@ -44,6 +45,18 @@ fn total(positions: &[SharePosition]) -> Option<u64> {
     let known = positions.iter().filter_map(|at| at.lag);
     let known = known.filter_map(|lag| u64::try_from(lag).ok());
     known.reduce(|one, other| one + other)
+}
+
+/// Of the partitions that somebody has read.
+fn positions(positions: &[SharePosition]) -> Arc<[Position]> {
+    let known = positions.iter().filter_map(|at| {
+        Some(Position {
+            topic: at.topic.as_str().into(),
+            partition: at.partition,
+            start_offset: at.start_offset?,
+        })
+    });
+    known.collect()
 }
 
 #[cfg(test)]
@@ -64,5 +77,16 @@ mod tests {
         assert_eq!(total(&[]), None);
         assert_eq!(total(&[at(None), at(Some(-1))]), None);
         assert_eq!(total(&[at(Some(3)), at(None), at(Some(4))]), Some(7));
+    }
+
+    #[test]
+    fn a_partition_that_nobody_has_read_has_no_position() {
+        let unread = SharePosition {
+            start_offset: None,
+            ..at(None)
+        };
+        let known = positions(&[at(Some(3)), unread]);
+        assert_eq!(known.len(), 1);
+        assert_eq!((&*known[0].topic, known[0].start_offset), ("orders", 7));
     }
 }

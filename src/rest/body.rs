@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
+use sluice_actors::live_view::Position;
 use sluice_actors::outcome::Cause;
 
 use super::state::Described;
@@ -61,6 +62,17 @@ pub(super) fn task_status(task: &TaskSight, worker_id: &str) -> Value {
     });
     body.insert("sluice".into(), details);
     Value::Object(body)
+}
+
+/// `GET /connectors/{name}/offsets`
+pub(super) fn offsets(positions: &[Position]) -> Value {
+    let offsets = positions.iter().map(|at| {
+        json!({
+            "partition": {"kafka_topic": &*at.topic, "kafka_partition": at.partition},
+            "offset": {"kafka_offset": at.start_offset},
+        })
+    });
+    json!({"offsets": offsets.collect::<Vec<_>>()})
 }
 
 fn state(status: Status, worker_id: &str, trace: Option<&Cause>) -> Map<String, Value> {

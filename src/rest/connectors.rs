@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::body;
@@ -82,6 +83,20 @@ pub(super) async fn topics(State(rest): State<Rest>, Path(name): Path<String>) -
     let mut answer = Map::new();
     answer.insert(name, json!({"topics": topics}));
     Ok(Json(answer.into()))
+}
+
+/// `GET /connectors/{name}/offsets`
+pub(super) async fn offsets(State(rest): State<Rest>, Path(name): Path<String>) -> Answer {
+    rest.described(&name)?;
+    let positions = rest.view.connector(&name).unwrap_or_default().positions;
+    let positions = positions.ok_or_else(|| {
+        let message = format!(
+            "The offsets of connector {name} are not known: the broker has not told them lately; \
+             try again"
+        );
+        RestError::new(StatusCode::SERVICE_UNAVAILABLE, message)
+    })?;
+    Ok(Json(body::offsets(&positions)))
 }
 
 /// In Connect, what is no number is no path.

@@ -2,10 +2,13 @@
 
 use axum::Json;
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use crate::connectors::OrderError;
+
+const JSON: &str = "application/json";
 
 /// `{"error_code":404,"message":"..."}`
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +33,10 @@ impl RestError {
 
     pub(super) fn not_found(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, message)
+    }
+
+    pub(super) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, message)
     }
 
     /// An order for a connector that was not taken.
@@ -67,11 +74,39 @@ pub(super) async fn no_such_path() -> RestError {
     RestError::not_found("HTTP 404 Not Found")
 }
 
+/// For a path of Connect's that is not there.
+pub(super) async fn no_loggers() -> RestError {
+    RestError::not_found(
+        "HTTP 404 Not Found: levels of loggers over REST are still to come; set log.level in the \
+         worker's configuration",
+    )
+}
+
 /// For a path that there is, with a verb that it does not know.
 pub(super) async fn no_such_method() -> RestError {
     RestError::new(
         StatusCode::METHOD_NOT_ALLOWED,
-        "HTTP 405 Method Not Allowed: connectors of this worker come from its files and \
-         environment; to change, pause or delete one over REST is still to come",
+        "HTTP 405 Method Not Allowed",
     )
+}
+
+/// The same, where Connect would change a connector.
+pub(super) async fn no_changes() -> RestError {
+    RestError::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "HTTP 405 Method Not Allowed: connectors of this worker come from its files and \
+         environment; to change, pause or delete one, or to alter its offsets, over REST is still \
+         to come",
+    )
+}
+
+/// Gives Connect's shape to what the web framework refuses of itself.
+pub(super) async fn shaped(answer: Response) -> Response {
+    let status = answer.status();
+    let kind = answer.headers().get(CONTENT_TYPE);
+    let has_shape = kind.is_some_and(|kind| kind == JSON);
+    if has_shape || !(status.is_client_error() || status.is_server_error()) {
+        return answer;
+    }
+    RestError::new(status, format!("HTTP {status}")).into_response()
 }

@@ -5,9 +5,11 @@
 
 mod body;
 mod connectors;
+mod definitions;
 mod error;
 mod health;
 mod metrics;
+mod plugins;
 mod restart;
 mod root;
 mod server;

@@ -3,13 +3,15 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use axum::Router;
-use axum::routing::{get, post};
+use axum::extract::Request;
+use axum::middleware::{map_request, map_response};
+use axum::routing::{MethodRouter, any, get, post, put};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 
-use super::error::{no_such_method, no_such_path};
+use super::error::{no_changes, no_loggers, no_such_method, no_such_path, shaped};
 use super::state::Rest;
-use super::{connectors, health, metrics, restart, root};
+use super::{connectors, health, metrics, plugins, restart, root};
 use crate::config::listeners::Listener;
 
 /// An address of `listeners` that cannot be listened on.
@@ -74,28 +76,63 @@ async fn bind(listener: &Listener) -> std::io::Result<TcpListener> {
 }
 
 pub(super) fn router(rest: Rest) -> Router {
-    Router::new()
+    let paths = connectors()
         .route("/", get(root::root))
-        .route("/connector-plugins", get(root::plugins))
-        .route("/connectors", get(connectors::list))
-        .route("/connectors/{name}", get(connectors::info))
-        .route("/connectors/{name}/config", get(connectors::config))
-        .route("/connectors/{name}/status", get(connectors::status))
-        .route("/connectors/{name}/tasks", get(connectors::tasks))
+        .route("/connector-plugins", get(plugins::list))
+        .route("/connector-plugins/{plugin}/config", get(plugins::config))
         .route(
-            "/connectors/{name}/tasks/{id}/status",
-            get(connectors::task_status),
+            "/connector-plugins/{plugin}/config/validate",
+            put(plugins::validate),
         )
-        .route("/connectors/{name}/topics", get(connectors::topics))
-        .route("/connectors/{name}/restart", post(restart::connector))
-        .route("/connectors/{name}/tasks/{id}/restart", post(restart::task))
-        // Known, and not for this worker to do: told apart from what is not known.
-        .route("/connectors/{name}/{*order}", get(no_such_path))
+        .route("/admin/loggers", any(no_loggers))
+        .route("/admin/loggers/{logger}", any(no_loggers))
         .route("/health", get(health::health))
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
         .route("/metrics", get(metrics::metrics))
         .method_not_allowed_fallback(no_such_method)
         .fallback(no_such_path)
-        .with_state(rest)
+        .with_state(rest);
+    // From outside: a layer of the paths' own comes when one is chosen already.
+    Router::new()
+        .fallback_service(paths)
+        .layer(map_request(without_slash))
+        .layer(map_response(shaped))
+}
+
+/// Connect's paths of connectors. Those that change one are known, and told
+/// apart from what there is not.
+fn connectors() -> Router<Rest> {
+    const ONE: &str = "/connectors/{name}";
+    let below = |path: &str| format!("{ONE}{path}");
+    let task = |path: &str| format!("{ONE}/tasks/{{id}}{path}");
+    let mut paths = Router::new()
+        .route("/connectors", get(connectors::list))
+        .route(ONE, get(connectors::info))
+        .route(&below("/config"), get(connectors::config))
+        .route(&below("/status"), get(connectors::status))
+        .route(&below("/tasks"), get(connectors::tasks))
+        .route(&task("/status"), get(connectors::task_status))
+        .route(&below("/topics"), get(connectors::topics))
+        .route(&below("/offsets"), get(connectors::offsets))
+        .route(&below("/restart"), post(restart::connector))
+        .route(&task("/restart"), post(restart::task));
+    for order in ["/pause", "/resume", "/stop", "/topics/reset"] {
+        paths = paths.route(&below(order), MethodRouter::new());
+    }
+    paths.method_not_allowed_fallback(no_changes)
+}
+
+/// `/connectors/` is `/connectors`.
+async fn without_slash(mut request: Request) -> Request {
+    let uri = request.uri();
+    let path = uri.path().strip_suffix('/').filter(|it| !it.is_empty());
+    let Some(path) = path else {
+        return request;
+    };
+    let query = uri.query().map(|it| format!("?{it}")).unwrap_or_default();
+    if let Ok(uri) = format!("{path}{query}").parse() {
+        *request.uri_mut() = uri;
+    }
+    request
 }

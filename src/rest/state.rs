@@ -7,6 +7,8 @@ use sluice_actors::live_view::LiveView;
 use tokio::time::Instant;
 
 use super::error::RestError;
+use crate::config::plugins::Plugins;
+use crate::config::worker::WorkerConfig;
 use crate::connectors::{Manager, OrderError};
 use crate::plugins::Plugin;
 use crate::telemetry::rates::Rates;
@@ -75,6 +77,9 @@ pub struct Rest {
     pub view: Arc<LiveView>,
     pub rates: Arc<Rates>,
     pub plugins: Arc<[Plugin]>,
+    /// What a connector's configuration is read with.
+    pub worker: Arc<WorkerConfig>,
+    pub checks: Plugins,
     /// `host:port`, as Connect names its workers.
     pub worker_id: Arc<str>,
 }

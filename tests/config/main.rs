@@ -69,6 +69,7 @@ fn sluice(arguments: &[&str], variables: &[(String, String)]) -> Said {
             kind: PluginType::Sink,
             class: "file",
             aliases: vec!["FileStreamSink"],
+            keys: &[],
         }],
         plugin_tables: Vec::new(),
         out: &mut out,
