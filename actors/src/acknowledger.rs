@@ -72,10 +72,11 @@ impl Acknowledger {
     fn show(&self) {
         let books = self.links.outlet.books.lock();
         let held_bytes = self.links.credit.held_bytes();
+        let errors_logged = self.links.outlet.books.errors_logged();
         self.links
             .view
             .update_by(&self.links.kill, &self.links.outlet.connector, |view| {
-                view.show(&books, held_bytes);
+                view.show(&books, held_bytes, errors_logged);
             });
     }
 

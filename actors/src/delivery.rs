@@ -386,9 +386,10 @@ impl Actor for Delivery {
             return ctx.stop();
         }
         self.enlist(ctx);
-        self.links.meter.set_opened(false);
+        self.links.view.task_starts().begun();
         self.show(TaskState::Opening);
         let (kill, mark) = (self.links.kill.clone(), self.links.mark.clone());
+        let view = Arc::clone(&self.links.view);
         let opening = open_sink(
             self.context.clone(),
             self.settings.clone(),
@@ -396,7 +397,10 @@ impl Actor for Delivery {
         );
         let opening = async move {
             tokio::select! {
-                opened = mark.in_steps(NO_RECORD, opening) => Some(opened),
+                opened = mark.in_steps(NO_RECORD, opening) => {
+                    view.task_starts().ended(&opened);
+                    Some(opened)
+                }
                 () = kill.dead() => None,
             }
         };

@@ -18,14 +18,16 @@ pub enum ErrorLog {
 }
 
 impl ErrorLog {
-    pub(crate) fn tell(self, connector: &str, put_aside: &[(RecordId, Rejection)]) {
+    /// Returns how many it has told of.
+    pub(crate) fn tell(self, connector: &str, put_aside: &[(RecordId, Rejection)]) -> u64 {
         if self == Self::Off {
-            return;
+            return 0;
         }
         for (record, Rejection { stage, cause }) in put_aside {
             let record = (self == Self::Records).then(|| tracing::field::display(record));
             tracing::warn!(connector, %stage, error = %cause, record, "record put aside");
         }
+        put_aside.len() as u64
     }
 }
 
@@ -59,8 +61,9 @@ mod tests {
             assert_eq!(level, Level::WARN);
             heard.lock().push(line.to_owned());
         });
-        log.tell("sink", &put_aside);
+        let logged = log.tell("sink", &put_aside);
         let lines = lines.lock();
+        assert_eq!(logged, lines.len() as u64);
         lines.clone()
     }
 

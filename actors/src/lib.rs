@@ -38,6 +38,7 @@ pub mod record;
 pub mod report;
 pub mod retry;
 mod sink_host;
+pub mod starts;
 mod stuck_threads;
 pub mod supervisor;
 #[cfg(any(test, feature = "testing"))]

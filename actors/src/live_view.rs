@@ -8,8 +8,9 @@ use dashmap::DashMap;
 use crate::books::{Books, ErrorTotals};
 use crate::kill_switch::KillSwitch;
 use crate::ledger::{Pin, Times, Totals};
-use crate::meters::{TaskFigures, TaskMeter};
+use crate::meters::{Phase, TaskFigures, TaskMeter};
 use crate::outcome::Cause;
+use crate::starts::StartMeter;
 
 /// A connector's state on this worker; the names are Connect's, and ours for
 /// what Connect does not have.
@@ -61,6 +62,8 @@ pub struct ConnectorView {
     pub totals: Totals,
     pub times: Times,
     pub errors: ErrorTotals,
+    /// Failed records that the log has told of, as `errors.log.enable` wants it.
+    pub errors_logged: u64,
     /// When a record failed last.
     pub last_error: Option<SystemTime>,
     pub delivered: u64,
@@ -92,7 +95,7 @@ pub struct ConnectorView {
 
 impl ConnectorView {
     /// Takes over what the books count.
-    pub(crate) fn show(&mut self, books: &Books, held_bytes: usize) {
+    pub(crate) fn show(&mut self, books: &Books, held_bytes: usize, errors_logged: u64) {
         let (ledger, queue) = (books.ledger(), books.queue());
         self.totals = ledger.totals();
         self.times = *ledger.times();
@@ -100,6 +103,7 @@ impl ConnectorView {
             self.errors = books.errors();
             self.last_error = Some(SystemTime::now());
         }
+        self.errors_logged = errors_logged;
         self.delivered = books.delivered();
         self.retries = books.retries();
         self.in_flight = ledger.open();
@@ -139,6 +143,14 @@ impl TaskState {
         }
     }
 
+    const fn phase(&self) -> Phase {
+        match self {
+            Self::Running => Phase::Running,
+            Self::BackingOff(_) => Phase::Resting,
+            Self::Opening | Self::Failed(_) | Self::Restarting | Self::Stopped => Phase::Other,
+        }
+    }
+
     /// Why it does not run, or not now.
     #[must_use]
     pub const fn cause(&self) -> Option<&Cause> {
@@ -155,6 +167,8 @@ pub struct LiveView {
     connectors: DashMap<Arc<str>, ConnectorView>,
     tasks: DashMap<(Arc<str>, u32), TaskState>,
     meters: DashMap<(Arc<str>, u32), Arc<TaskMeter>>,
+    connector_starts: StartMeter,
+    task_starts: StartMeter,
 }
 
 impl LiveView {
@@ -204,6 +218,19 @@ impl LiveView {
             .collect();
         figures.sort_by_key(|(task, _)| *task);
         figures
+    }
+
+    /// Starts of all connectors, each try of its own.
+    #[must_use]
+    pub const fn connector_starts(&self) -> &StartMeter {
+        &self.connector_starts
+    }
+
+    /// Starts of all tasks, replacements among them. A task has started once
+    /// its sink is open.
+    #[must_use]
+    pub const fn task_starts(&self) -> &StartMeter {
+        &self.task_starts
     }
 
     /// A connector that is known, and not started yet.
@@ -308,7 +335,9 @@ impl LiveView {
 
     /// For the supervisor, who gives tasks up.
     pub(crate) fn set_task(&self, connector: &Arc<str>, task: u32, state: TaskState) {
-        self.tasks.insert((Arc::clone(connector), task), state);
+        let view = self.tasks.entry((Arc::clone(connector), task));
+        self.meter_state(connector, task, &state);
+        view.insert(state);
     }
 
     /// For a task that may have been given up, as [`Self::update_by`].
@@ -321,7 +350,16 @@ impl LiveView {
     ) {
         let view = self.tasks.entry((Arc::clone(connector), task));
         if !kill.is_dead() {
+            self.meter_state(connector, task, &state);
             view.insert(state);
+        }
+    }
+
+    fn meter_state(&self, connector: &Arc<str>, task: u32, state: &TaskState) {
+        let meter = self.meter(connector, task);
+        meter.enter(state.phase());
+        if !matches!(state, TaskState::Running | TaskState::BackingOff(_)) {
+            meter.set_opened(false);
         }
     }
 }
@@ -371,7 +409,8 @@ mod tests {
         view.meter(&name, 0).set_opened(true);
         assert!(!has_come_up(&view, &name));
         // The first one is replaced before the second one opens.
-        view.meter(&name, 0).set_opened(false);
+        view.set_task(&name, 0, TaskState::Restarting);
+        assert!(!view.figures(&name)[0].1.opened);
         view.meter(&name, 1).set_opened(true);
         assert!(has_come_up(&view, &name));
         view.begin_anew(&name);

@@ -11,20 +11,20 @@ const PEAK_WINDOW: Duration = Duration::from_secs(30);
 
 /// The largest value of late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Peak {
+pub struct Peak<T> {
     since: Option<Instant>,
-    current: Duration,
-    before: Duration,
+    current: T,
+    before: T,
 }
 
-impl Peak {
-    pub fn note(&mut self, value: Duration, now: Instant) {
+impl<T: Copy + Default + Ord> Peak<T> {
+    pub fn note(&mut self, value: T, now: Instant) {
         self.turn(now);
         self.current = self.current.max(value);
     }
 
     #[must_use]
-    pub fn value(mut self, now: Instant) -> Duration {
+    pub fn value(mut self, now: Instant) -> T {
         self.turn(now);
         self.current.max(self.before)
     }
@@ -39,9 +39,9 @@ impl Peak {
         self.before = if age < 2 * PEAK_WINDOW {
             self.current
         } else {
-            Duration::ZERO
+            T::default()
         };
-        self.current = Duration::ZERO;
+        self.current = T::default();
         self.since = Some(now);
     }
 }
@@ -51,7 +51,7 @@ impl Peak {
 pub struct Timing {
     pub count: u64,
     pub total: Duration,
-    pub longest: Peak,
+    pub longest: Peak<Duration>,
 }
 
 impl Timing {
@@ -97,28 +97,71 @@ pub struct TaskFigures {
     pub sent: u64,
     /// Records in the put that is under way.
     pub active: u64,
+    pub most_active: Peak<u64>,
+    /// The times of all puts, each as often as it had records: what is won of
+    /// it in a second is the mean of `active`.
+    pub active_time: Duration,
     pub largest_put: u64,
-    /// Whether its sink was opened since the task was started.
+    /// Whether its sink is open.
     pub opened: bool,
     /// Whether it was so in any incarnation.
     pub has_opened: bool,
+    pub running_time: Duration,
+    /// While its sink could not take records, and was left alone.
+    pub resting_time: Duration,
+}
+
+/// What a task's time is spent on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Running,
+    Resting,
+    #[default]
+    Other,
 }
 
 /// A task's own counters; locked once a put, by nobody else for long.
 #[derive(Debug, Default)]
 pub struct TaskMeter(Mutex<Counted>);
 
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     figures: TaskFigures,
     /// The put that was begun last. One that was given up may end after it.
     newest_put: u64,
+    phase: Phase,
+    /// Up to when times are in the figures.
+    counted_to: Option<Instant>,
+}
+
+impl Counted {
+    /// Adds what has gone by since the last time.
+    fn count_to(&mut self, now: Instant) {
+        let before = self.counted_to.replace(now).unwrap_or(now);
+        let elapsed = now.saturating_duration_since(before);
+        let figures = &mut self.figures;
+        match self.phase {
+            Phase::Running => figures.running_time += elapsed,
+            Phase::Resting => figures.resting_time += elapsed,
+            Phase::Other => {}
+        }
+        let active = u32::try_from(figures.active).unwrap_or(u32::MAX);
+        figures.active_time += elapsed.saturating_mul(active);
+    }
 }
 
 impl TaskMeter {
     #[must_use]
     pub fn figures(&self) -> TaskFigures {
-        self.0.lock().figures
+        let mut counted = *self.0.lock();
+        counted.count_to(Instant::now());
+        counted.figures
+    }
+
+    pub(crate) fn enter(&self, phase: Phase) {
+        let mut counted = self.0.lock();
+        counted.count_to(Instant::now());
+        counted.phase = phase;
     }
 
     pub(crate) fn set_opened(&self, opened: bool) {
@@ -130,15 +173,17 @@ impl TaskMeter {
     /// Counts a put from now until what is returned is dropped, whichever way
     /// the put ends.
     pub(crate) fn put(&self, records: usize) -> PutUnderWay<'_> {
-        let records = records as u64;
+        let (records, now) = (records as u64, Instant::now());
         let mut counted = self.0.lock();
+        counted.count_to(now);
         counted.figures.active = records;
+        counted.figures.most_active.note(records, now);
         counted.newest_put += 1;
         PutUnderWay {
             meter: self,
             number: counted.newest_put,
             records,
-            since: Instant::now(),
+            since: now,
         }
     }
 }
@@ -156,6 +201,7 @@ impl Drop for PutUnderWay<'_> {
     fn drop(&mut self) {
         let now = Instant::now();
         let mut counted = self.meter.0.lock();
+        counted.count_to(now);
         let is_newest = counted.newest_put == self.number;
         let figures = &mut counted.figures;
         figures.puts.add(now - self.since, 1, now);
@@ -226,5 +272,38 @@ mod tests {
         assert_eq!((meter.figures().active, meter.figures().sent), (2, 5));
         drop(next);
         assert_eq!((meter.figures().active, meter.figures().sent), (0, 7));
+    }
+
+    #[tokio::test]
+    async fn records_are_active_for_as_long_as_their_put_takes() {
+        tokio::time::pause();
+        let meter = TaskMeter::default();
+        let put = meter.put(5);
+        tokio::time::advance(ms(20)).await;
+        assert_eq!(meter.figures().active_time, ms(100), "also while it runs");
+        drop(put);
+        tokio::time::advance(ms(50)).await;
+        drop(meter.put(3));
+        let figures = meter.figures();
+        assert_eq!(figures.active_time, ms(100));
+        assert_eq!(figures.most_active.value(Instant::now()), 5);
+    }
+
+    #[tokio::test]
+    async fn time_counts_for_what_a_task_does_in_it() {
+        tokio::time::pause();
+        let meter = TaskMeter::default();
+        for (phase, spent) in [
+            (Phase::Other, 1),
+            (Phase::Running, 20),
+            (Phase::Resting, 300),
+            (Phase::Running, 4000),
+        ] {
+            meter.enter(phase);
+            tokio::time::advance(ms(spent)).await;
+        }
+        let figures = meter.figures();
+        assert_eq!(figures.running_time, ms(4020));
+        assert_eq!(figures.resting_time, ms(300));
     }
 }

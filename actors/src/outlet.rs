@@ -49,7 +49,8 @@ impl Outlet {
         for notice in &effects.notices {
             notice.log(&self.connector);
         }
-        self.error_log.tell(&self.connector, &effects.put_aside);
+        let logged = self.error_log.tell(&self.connector, &effects.put_aside);
+        self.books.add_errors_logged(logged);
         let (record, rejection) = effects.failure?;
         Some(RecordFailed { record, rejection })
     }

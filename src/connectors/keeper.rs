@@ -135,7 +135,11 @@ async fn start_until_done(config: &ConnectorConfig, ground: &Ground) -> Option<R
     };
     let mut failures = 0;
     loop {
-        match start(config, ground).await {
+        let starts = ground.view.connector_starts();
+        starts.begun();
+        let started = start(config, ground).await;
+        starts.ended(&started);
+        match started {
             Ok(running) => return Some(running),
             Err(StartError::Refused(cause)) => {
                 tracing::error!(connector = %config.name, error = %cause, "connector does not start");

@@ -10,7 +10,7 @@ use super::state::Rest;
 use crate::telemetry::exposition;
 
 pub(super) async fn metrics(State(rest): State<Rest>) -> Result<impl IntoResponse, RestError> {
-    let text = exposition::render(rest.sights()).map_err(|_| {
+    let text = exposition::render(rest.worker_sight()).map_err(|_| {
         let message = "the metrics could not be written";
         RestError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
     })?;

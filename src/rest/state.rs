@@ -12,7 +12,7 @@ use crate::config::worker::WorkerConfig;
 use crate::connectors::{Manager, OrderError};
 use crate::plugins::Plugin;
 use crate::telemetry::rates::Rates;
-use crate::telemetry::sight::ConnectorSight;
+use crate::telemetry::sight::{ConnectorSight, WorkerSight};
 
 /// Of a request's query; one may be repeated.
 pub(super) type Parameters = Vec<(String, String)>;
@@ -97,7 +97,16 @@ impl Rest {
         ConnectorSight::of(&self.view, &self.rates, connector, tasks, now)
     }
 
-    /// A look at all, in the order of their names.
+    /// A look at the whole worker.
+    pub(super) fn worker_sight(&self) -> WorkerSight {
+        WorkerSight {
+            connectors: self.sights(),
+            connector_starts: self.view.connector_starts().figures(),
+            task_starts: self.view.task_starts().figures(),
+        }
+    }
+
+    /// A look at all connectors, in the order of their names.
     pub(super) fn sights(&self) -> Vec<ConnectorSight> {
         let names = self.connectors.names().into_iter();
         names.filter_map(|name| self.sight(&name)).collect()

@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 use sluice_actors::meters::SETTLEMENT_BOUNDS;
 
 use super::metrics::{Kind, Metric, Value, all};
-use super::sight::ConnectorSight;
+use super::sight::{ConnectorSight, WorkerSight};
 
 pub use prometheus_text::CONTENT_TYPE;
 
@@ -17,17 +17,17 @@ type Labels = [(&'static str, String)];
 /// Of exemplars, which there are none of.
 type NoLabels = Vec<(String, String)>;
 
-/// The text for these connectors.
-pub fn render(connectors: Vec<ConnectorSight>) -> Result<String, Error> {
+/// The text for this worker.
+pub fn render(worker: WorkerSight) -> Result<String, Error> {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Scrape(connectors)));
+    registry.register_collector(Box::new(Scrape(worker)));
     let mut text = String::new();
     prometheus_text::encode(&mut text, &registry)?;
     Ok(text)
 }
 
 #[derive(Debug)]
-struct Scrape(Vec<ConnectorSight>);
+struct Scrape(WorkerSight);
 
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
@@ -47,7 +47,7 @@ impl Scrape {
         if let Value::Worker(read) = metric.value {
             return put(&mut family, kind, read(&self.0));
         }
-        for connector in &self.0 {
+        for connector in &self.0.connectors {
             encode_connector(metric, connector, kind, &mut family)?;
         }
         Ok(())
@@ -134,6 +134,7 @@ mod tests {
     use sluice_actors::live_view::{ConnectorView, TaskState};
     use sluice_actors::meters::TaskFigures;
     use sluice_actors::record::{SourcePartition, TopicId};
+    use sluice_actors::starts::StartFigures;
     use tokio::time::Instant;
 
     use super::*;
@@ -177,9 +178,21 @@ mod tests {
         }
     }
 
+    fn worker() -> WorkerSight {
+        WorkerSight {
+            connectors: vec![sight()],
+            task_starts: StartFigures {
+                attempts: 6,
+                successes: 4,
+                failures: 1,
+            },
+            ..WorkerSight::default()
+        }
+    }
+
     #[test]
     fn values_come_out_under_the_names_that_dashboards_know() {
-        let text = render(vec![sight()]).unwrap();
+        let text = render(worker()).unwrap();
         for line in [
             "# TYPE kafka_connect_sink_task_sink_record_acquire_total counter",
             "kafka_connect_sink_task_sink_record_acquire_total{connector=\"orders\"} 12.0",
@@ -190,6 +203,10 @@ mod tests {
             "kafka_connect_connector_task_status{connector=\"orders\",task=\"0\",status=\"running\"} 1.0",
             "kafka_connect_connector_status{connector=\"orders\",status=\"failed\"} 1.0",
             "kafka_connect_worker_connector_count 1.0",
+            "kafka_connect_worker_connector_startup_attempts_total 0.0",
+            "kafka_connect_worker_task_startup_attempts_total 6.0",
+            "kafka_connect_worker_task_startup_success_total 4.0",
+            "kafka_connect_worker_task_startup_failure_total 1.0",
             "sluice_settlement_seconds_bucket{connector=\"orders\",le=\"0.005\"} 9",
             "sluice_settlement_seconds_count{connector=\"orders\"} 9",
         ] {
@@ -201,7 +218,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_has_no_line() {
-        let text = render(vec![sight()]).unwrap();
+        let text = render(worker()).unwrap();
         for name in [
             "sluice_group_lag_records{",
             "sluice_attempts_left{",
@@ -213,7 +230,7 @@ mod tests {
 
     #[test]
     fn every_metric_of_the_table_is_described_once() {
-        let text = render(Vec::new()).unwrap();
+        let text = render(WorkerSight::default()).unwrap();
         for metric in all() {
             let help = format!("# HELP {} {}.", metric.exported(), metric.doc);
             assert_eq!(text.matches(&help).count(), 1, "{help}\n{text}");

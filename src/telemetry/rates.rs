@@ -31,6 +31,10 @@ pub enum TaskCount {
     Sent,
     Puts,
     PutSeconds,
+    /// Seconds, each as often as there were records in the put.
+    ActiveSeconds,
+    RunningSeconds,
+    RestingSeconds,
 }
 
 /// The newest samples of one thing, the oldest first.
@@ -179,7 +183,13 @@ fn counts(view: &ConnectorView) -> [f64; 6] {
 fn counts_of_task(figures: &TaskFigures) -> [f64; 6] {
     let seconds = figures.puts.total.as_secs_f64();
     let (sent, puts) = (figures.sent as f64, figures.puts.count as f64);
-    [sent, puts, seconds, 0.0, 0.0, 0.0]
+    let times = [
+        figures.active_time,
+        figures.running_time,
+        figures.resting_time,
+    ];
+    let [active, running, resting] = times.map(|time| time.as_secs_f64());
+    [sent, puts, seconds, active, running, resting]
 }
 
 #[cfg(test)]
@@ -212,6 +222,31 @@ mod tests {
         assert!(near(rates.rate(Count::Accepted), 10.0), "{rates:?}");
         assert!(near(rates.accept_mean().unwrap_or_default(), 0.1));
         assert!(rates.0.0.len() <= 32);
+    }
+
+    #[test]
+    fn seconds_that_were_won_in_a_second_are_a_part_of_the_time() {
+        let start = Instant::now();
+        let mut rates = TaskRates::default();
+        for second in 0..=10 {
+            let of_time = |part| Duration::from_secs(second).mul_f64(part);
+            let figures = TaskFigures {
+                // Two records for a quarter of the time.
+                active_time: 2 * of_time(0.25),
+                running_time: of_time(0.75),
+                resting_time: of_time(0.125),
+                ..TaskFigures::default()
+            };
+            let at = start + Duration::from_secs(second);
+            rates.0.push(at, counts_of_task(&figures));
+        }
+        for (count, expected) in [
+            (TaskCount::ActiveSeconds, 0.5),
+            (TaskCount::RunningSeconds, 0.75),
+            (TaskCount::RestingSeconds, 0.125),
+        ] {
+            assert!(near(rates.rate(count), expected), "{count:?} of {rates:?}");
+        }
     }
 
     #[test]

@@ -12,8 +12,8 @@ Printed by `sluice reference metrics`. `GET /metrics` serves them to Prometheus,
 
 Where Kafka Connect has a metric, it has Connect's name, with the prefix that JMX exporters give it. What
 a share group tells (acquired, acknowledged, released, rejected) belongs to the worker's member of the
-group, which all tasks of a connector share, and so has no task. Counters begin at zero when a connector
-is restarted. Connect's `partition-count`, `offset-commit-*` and `offset-seq-number` mean nothing to a
+group, which all tasks of a connector share, and so has no task. Counters of a connector begin at zero when
+it is restarted. Connect's `partition-count`, `offset-commit-*` and `offset-seq-number` mean nothing to a
 share group and are not there.
 ";
 

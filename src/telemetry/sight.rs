@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sluice_actors::live_view::{ConnectorState, ConnectorView, LiveView, TaskState};
 use sluice_actors::meters::TaskFigures;
 use sluice_actors::outcome::Cause;
+use sluice_actors::starts::StartFigures;
 use tokio::time::Instant;
 
 use super::rates::{ConnectorRates, Rates, TaskRates};
@@ -77,6 +78,14 @@ pub struct ConnectorSight {
     pub status: Status,
     pub rates: ConnectorRates,
     pub tasks: Vec<TaskSight>,
+}
+
+/// One worker with its connectors.
+#[derive(Clone, Debug, Default)]
+pub struct WorkerSight {
+    pub connectors: Vec<ConnectorSight>,
+    pub connector_starts: StartFigures,
+    pub task_starts: StartFigures,
 }
 
 /// Whether a connector does what it is there for.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use reqwest::{Client, Method, StatusCode};
 use serde_json::Value;
 use sluice_test_support::wait::eventually;
@@ -51,6 +51,15 @@ impl Api {
             Ok(body)
         })
         .await
+    }
+
+    /// A metric of the worker itself, which has no labels.
+    pub async fn of_worker(&self, name: &str) -> Result<f64> {
+        let (_, text) = self.text(Method::GET, "/metrics").await?;
+        let mut lines = text.lines();
+        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let value = value.with_context(|| format!("no {name} in {text}"))?;
+        Ok(value.parse()?)
     }
 
     /// The sum of a metric over its series that have this label.

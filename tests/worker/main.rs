@@ -3,10 +3,12 @@
 #![cfg(feature = "broker-tests")]
 
 mod api;
+mod connect_client;
 mod crash;
 mod crew;
 mod ending;
 mod fairness;
+mod figures;
 mod groups;
 mod history;
 mod http;

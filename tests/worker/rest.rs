@@ -107,6 +107,9 @@ async fn a_failed_connector_tells_its_record_and_leaves_the_worker_ready() -> Re
     let record = format!("{}-0@0", stage.name);
     assert!(trace.contains(&record), "{trace}");
     assert!(trace.contains("VALUE_CONVERTER"), "{trace}");
+    // Its task along with it, as Connect's tools look at tasks.
+    assert_eq!(body["tasks"][0]["state"], "FAILED", "{body}");
+    assert_eq!(body["tasks"][0]["trace"], trace, "{body}");
 
     // The other one is at work, and so is the worker.
     let ready = |code, _: &Value| code == StatusCode::OK;

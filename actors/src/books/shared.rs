@@ -1,7 +1,7 @@
 //! The books as the actors of one connector share them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -18,6 +18,7 @@ pub struct SharedBooks {
     pub(crate) work: Notify,
     idle_tasks: AtomicUsize,
     polling: AtomicBool,
+    errors_logged: AtomicU64,
 }
 
 impl SharedBooks {
@@ -28,6 +29,7 @@ impl SharedBooks {
             work: Notify::new(),
             idle_tasks: AtomicUsize::new(0),
             polling: AtomicBool::new(true),
+            errors_logged: AtomicU64::new(0),
         })
     }
 
@@ -53,6 +55,16 @@ impl SharedBooks {
 
     pub(crate) fn resume_polling(&self) {
         self.polling.store(true, Ordering::Release);
+    }
+
+    /// Records that the log has told of.
+    #[must_use]
+    pub fn errors_logged(&self) -> u64 {
+        self.errors_logged.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_errors_logged(&self, records: u64) {
+        self.errors_logged.fetch_add(records, Ordering::Relaxed);
     }
 
     pub fn lock(&self) -> MutexGuard<'_, Books> {

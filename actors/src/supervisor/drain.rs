@@ -125,7 +125,8 @@ impl Draining {
         self.inbox.enter_waiting();
         let books = self.outlet.books.lock();
         self.view.update(&self.outlet.connector, |view| {
-            view.show(&books, self.credit.held_bytes());
+            let errors_logged = self.outlet.books.errors_logged();
+            view.show(&books, self.credit.held_bytes(), errors_logged);
             view.state = ConnectorState::Stopped;
         });
     }

@@ -110,12 +110,12 @@ impl Supervisor {
         self.task_deaths = if calm { 1 } else { self.task_deaths + 1 };
         self.view
             .update(&self.connector, |view| view.tasks_replaced += 1);
+        self.view
+            .set_task(&self.connector, task, TaskState::Restarting);
         if self.task_deaths <= QUICK_REPLACEMENTS {
             self.start_task(task, incarnation);
             return;
         }
-        self.view
-            .set_task(&self.connector, task, TaskState::Restarting);
         let number = self.number;
         ctx.run_later(REPLACEMENT_DELAY, move |supervisor, _| {
             let is_next =

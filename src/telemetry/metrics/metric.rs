@@ -3,7 +3,7 @@
 use sluice_actors::ledger::Pin;
 use tokio::time::Instant;
 
-use crate::telemetry::sight::{ConnectorSight, TaskSight};
+use crate::telemetry::sight::{ConnectorSight, TaskSight, WorkerSight};
 
 /// What a metric is to Prometheus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Group {
 #[derive(Clone, Copy, Debug)]
 pub enum Value {
     /// No labels.
-    Worker(fn(&[ConnectorSight]) -> f64),
+    Worker(fn(&WorkerSight) -> f64),
     /// `connector`.
     Connector(fn(&ConnectorSight) -> Option<f64>),
     /// `connector`, `task`.

@@ -115,6 +115,20 @@ pub(super) const SINK_TASK: &[Metric] = &[
     metric(
         Group::SinkTask,
         Kind::Gauge,
+        "sink-record-active-count-avg",
+        "The same, mean of the time over 30 s",
+        Value::Task(|it, _| Some(it.rates.rate(TaskCount::ActiveSeconds))),
+    ),
+    metric(
+        Group::SinkTask,
+        Kind::Gauge,
+        "sink-record-active-count-max",
+        "The same, the most of the last 30 to 60 s",
+        Value::Task(|it, at| Some(it.figures.most_active.value(at) as f64)),
+    ),
+    metric(
+        Group::SinkTask,
+        Kind::Gauge,
         "put-batch-avg-time-seconds",
         "How long a put took, mean over 30 s; Connect's put-batch-avg-time-ms in Prometheus' unit",
         Value::Task(|it, _| it.rates.put_mean()),

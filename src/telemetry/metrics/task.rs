@@ -2,6 +2,7 @@
 //! `connector-metrics`.
 
 use super::metric::{Group, Kind, Metric, Value, metric};
+use crate::telemetry::rates::TaskCount;
 
 pub(super) const TASK_ERROR: &[Metric] = &[
     metric(
@@ -34,6 +35,13 @@ pub(super) const TASK_ERROR: &[Metric] = &[
     ),
     metric(
         Group::TaskError,
+        Kind::Counter,
+        "total-errors-logged",
+        "Records put aside that the log has told of, as errors.log.enable wants it",
+        Value::Connector(|it| Some(it.view.errors_logged as f64)),
+    ),
+    metric(
+        Group::TaskError,
         Kind::Gauge,
         "last-error-timestamp",
         "When a record failed last, in milliseconds since 1970",
@@ -51,6 +59,20 @@ pub(super) const CONNECTOR_TASK: &[Metric] = &[
         "status",
         "The task's state, in lower case in the label status",
         Value::TaskStatus,
+    ),
+    metric(
+        Group::ConnectorTask,
+        Kind::Gauge,
+        "running-ratio",
+        "The part of the time in which the task ran and its sink took records, over 30 s",
+        Value::Task(|it, _| Some(it.rates.rate(TaskCount::RunningSeconds))),
+    ),
+    metric(
+        Group::ConnectorTask,
+        Kind::Gauge,
+        "pause-ratio",
+        "The part of the time in which the task paused since its sink could take no records, over 30 s",
+        Value::Task(|it, _| Some(it.rates.rate(TaskCount::RestingSeconds))),
     ),
     metric(
         Group::ConnectorTask,

@@ -1,5 +1,5 @@
-//! Kafka's own classes: the broker and its tools, from the jars that the
-//! script `test` has fetched.
+//! Kafka's own classes (the broker and its tools) and a client of Kafka
+//! Connect, from the jars that the script `test` has fetched.
 
 use std::{
     collections::BTreeMap,
@@ -18,25 +18,51 @@ pub const KAFKA_VERSION: &str = "4.4.0";
 
 const LIBS_VARIABLE: &str = "SLUICE_TEST_KAFKA_LIBS";
 
+const CLIENT_VERSION: &str = "4.0.5";
+const CLIENT_LIBS_VARIABLE: &str = "SLUICE_TEST_CONNECT_CLIENT_LIBS";
+const CLIENT_SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/connect-client/Ask.java");
+
 /// The folder of Kafka's jars.
 ///
 /// # Errors
 /// If it is missing.
 pub fn kafka_libs() -> Result<PathBuf> {
-    let libs = match std::env::var_os(LIBS_VARIABLE) {
+    let folder = format!("kafka-{KAFKA_VERSION}");
+    let jar = format!("kafka-tools-{KAFKA_VERSION}.jar");
+    fetched_libs(LIBS_VARIABLE, &folder, &jar)
+}
+
+/// The folder of jars that a variable names or the script `test` has fetched,
+/// if that jar is in it.
+fn fetched_libs(variable: &str, folder: &str, jar: &str) -> Result<PathBuf> {
+    let libs = match std::env::var_os(variable) {
         Some(libs) => PathBuf::from(libs),
         None => std::env::home_dir()
             .context("there is no home directory")?
-            .join(format!(".cache/sluice/kafka-{KAFKA_VERSION}/libs")),
+            .join(format!(".cache/sluice/{folder}/libs")),
     };
-    let tools = libs.join(format!("kafka-tools-{KAFKA_VERSION}.jar"));
-    if !tools.is_file() {
+    if !libs.join(jar).is_file() {
         bail!(
-            "no Kafka {KAFKA_VERSION} in {}: run `./test setup`, or name the folder of its jars in {LIBS_VARIABLE}",
+            "no {jar} in {}: run `./test setup`, or name the folder of the jars in {variable}",
             libs.display()
         );
     }
     Ok(libs)
+}
+
+/// Asks a worker about a connector, and restarts it, by a client that was
+/// written for Kafka Connect; returns its lines of `what=answer`.
+///
+/// # Errors
+/// If there are no jars, or the client cannot make anything of an answer.
+pub async fn ask_as_connects_client(url: &str, connector: &str) -> Result<String> {
+    let folder = format!("connect-client-{CLIENT_VERSION}");
+    let jar = format!("kafka-connect-client-{CLIENT_VERSION}.jar");
+    let libs = fetched_libs(CLIENT_LIBS_VARIABLE, &folder, &jar)?;
+    let mut command = Command::new("java");
+    command.arg("-Xmx256m").arg("-cp").arg(libs.join("*"));
+    command.args([CLIENT_SOURCE, url, connector]);
+    run(command, "Connect's client").await
 }
 
 /// A command that runs `class`, the JVM given `jvm_options` and warnings
@@ -65,16 +91,21 @@ pub fn java(class: &str, jvm_options: &[String]) -> Result<Command> {
 /// If it cannot be started or fails; then with what it said.
 pub async fn run_tool(class: &str, arguments: &[&str]) -> Result<String> {
     let mut command = java(class, &["-Xmx512m".to_owned()])?;
-    command.args(arguments).stdin(Stdio::null());
+    command.args(arguments);
+    run(command, class).await
+}
+
+async fn run(mut command: Command, what: &str) -> Result<String> {
+    command.stdin(Stdio::null());
     let output = tokio::process::Command::from(command)
         .kill_on_drop(true)
         .output()
         .await
-        .with_context(|| format!("cannot start java for {class}"))?;
+        .with_context(|| format!("cannot start java for {what}"))?;
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
         let complaint = String::from_utf8_lossy(&output.stderr);
-        bail!("{class} ended with {}: {printed}{complaint}", output.status);
+        bail!("{what} ended with {}: {printed}{complaint}", output.status);
     }
     Ok(printed)
 }
