@@ -260,6 +260,7 @@ fn source_config(config: &ConnectorConfig, topics: Vec<Arc<str>>) -> ShareSource
         fetch_min_bytes: size(consumer.fetch_min_bytes),
         fetch_max_bytes: size(consumer.fetch_max_bytes),
         fetch_max_wait: consumer.fetch_max_wait,
+        credentials: consumer.client.credentials(),
         request_timeout: consumer.client.request_timeout,
         metadata_max_age: consumer.client.metadata_max_age,
         ..ShareSourceConfig::new(config.share.group_id.as_str(), topics)

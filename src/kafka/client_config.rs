@@ -1,5 +1,6 @@
 //! The one place that turns Kafka's property names into a client's settings.
 
+mod credentials;
 mod endpoint;
 mod jaas;
 mod keys;
@@ -22,6 +23,7 @@ use crate::config::client_properties::ClientProperties;
 use crate::config::definition::{Faults, Reader};
 use crate::config::secrets::{address, scrub};
 
+pub use credentials::Credentials;
 use keys::PROTOCOL;
 pub use keys::{KEYS, REFUSED, refusal};
 use sasl::Sasl;
@@ -93,6 +95,15 @@ impl ClientConfig {
     #[must_use]
     pub fn token_source(&self) -> Option<TokenSource> {
         self.sasl.as_ref().and_then(Sasl::token_source).cloned()
+    }
+
+    /// What connections authenticate with anew before their credentials end.
+    #[must_use]
+    pub fn credentials(&self) -> Credentials {
+        match self.token_source() {
+            Some(source) => Credentials::Tokens(source),
+            None => Credentials::Constant(self.auth()),
+        }
     }
 
     #[must_use]

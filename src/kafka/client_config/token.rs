@@ -22,6 +22,12 @@ pub struct Token {
     pub expires_ms: i64,
 }
 
+impl Token {
+    pub(super) fn to_krafka(&self) -> OAuthBearerToken {
+        OAuthBearerToken::new(self.text.reveal()).with_lifetime_ms(self.expires_ms)
+    }
+}
+
 /// Why there is no token. Never shows a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
@@ -141,7 +147,7 @@ impl CredentialProvider<OAuthBearerToken> for KrafkaTokens {
             }
             TokenError::Refused { .. } => KrafkaError::auth(error.to_string()),
         })?;
-        Ok(OAuthBearerToken::new(token.text.reveal()).with_lifetime_ms(token.expires_ms))
+        Ok(token.to_krafka())
     }
 }
 

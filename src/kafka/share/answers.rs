@@ -54,7 +54,9 @@ impl Broker {
         if let Some(lock) = reply.lock {
             self.lock = lock;
         }
-        self.expires_at = reply.expires_at;
+        if self.credentials.granted(reply.validity) {
+            effects.troubles.push((self.resource(), None));
+        }
         let lock_deadline = reply.sent_at + self.lock;
         let mut unanswered: BTreeSet<PartitionKey> = flight.settled.iter().copied().collect();
         let mut refused = BTreeSet::new();
@@ -101,6 +103,7 @@ impl Broker {
                 self.unpause(refused, names, effects);
             }
             Sent::Acknowledge => self.session.acknowledged(),
+            Sent::Reauthenticate => {}
             Sent::Close => {
                 self.end(&"the share session was closed".into(), effects);
             }
@@ -271,7 +274,7 @@ impl Broker {
     /// The session is over: the broker gives out anew what was held.
     fn end(&mut self, cause: &Cause, effects: &mut Effects) {
         self.session.reset();
-        self.expires_at = None;
+        self.credentials.disconnected();
         for book in self.books.values_mut() {
             book.lose(cause, &mut effects.told);
         }

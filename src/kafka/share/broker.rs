@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::config::ShareSourceConfig;
+use super::reauthentication::Reauthentication;
 use super::session::{Delta, PartitionKey, Session};
 use super::settlements::{Book, Told};
 use sluice_actors::outcome::Cause;
@@ -27,6 +28,7 @@ pub(super) struct InFlight {
 pub(super) enum Sent {
     Fetch(Delta),
     Acknowledge,
+    Reauthenticate,
     Close,
 }
 
@@ -59,8 +61,8 @@ pub(super) struct Broker {
     pub(super) lock: Duration,
     /// The broker gave out an offset twice in one answer, which was logged.
     pub(super) doubled: bool,
-    /// When the connection must be replaced, since its credentials end.
-    pub(super) expires_at: Option<Instant>,
+    /// The credentials of its connection.
+    pub(super) credentials: Reauthentication,
 }
 
 impl Broker {
@@ -79,7 +81,7 @@ impl Broker {
             quiet: 0,
             lock: Duration::from_secs(30),
             doubled: false,
-            expires_at: None,
+            credentials: Reauthentication::default(),
         }
     }
 
@@ -115,7 +117,7 @@ impl Broker {
                 let stays = self.session.contains(key) && !delta.forgotten.contains(key);
                 stays || delta.added.contains(key)
             }
-            Some(Sent::Acknowledge | Sent::Close) | None => false,
+            Some(Sent::Acknowledge | Sent::Reauthenticate | Sent::Close) | None => false,
         }
     }
 

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use krafka::auth::AuthConfig;
 use sluice_actors::credit::Credit;
 use sluice_actors::outcome::Cause;
 use sluice_actors::ports::source::{Answer, AnsweredRange, SettleRange, SourceClosed, SourceEvent};
@@ -54,6 +55,7 @@ pub(super) struct Client {
     events: VecDeque<SourceEvent>,
     unread: UnreadQueue,
     metadata_is_stale: bool,
+    due_credentials: Vec<i32>,
 }
 
 impl Names for Layout {
@@ -80,6 +82,7 @@ impl Client {
             events: VecDeque::new(),
             unread: UnreadQueue::default(),
             metadata_is_stale: false,
+            due_credentials: Vec::new(),
         }
     }
 
@@ -207,6 +210,9 @@ impl Client {
         for id in ids {
             let turn = self.turn(now);
             if let Some(broker) = self.brokers.get_mut(&id) {
+                if broker.credentials.ask(now) {
+                    self.due_credentials.push(id);
+                }
                 requests.extend(broker.plan(&turn));
             }
         }
@@ -266,6 +272,29 @@ impl Client {
             Some(closing) => closing,
             None if self.joined && !self.failed => Phase::Fetching,
             None => Phase::Settling,
+        }
+    }
+
+    /// The brokers whose connections need fresh credentials now; to be told
+    /// by `credentials`. Requests need not wait for that.
+    pub(super) fn take_due_credentials(&mut self) -> Vec<i32> {
+        std::mem::take(&mut self.due_credentials)
+    }
+
+    /// Fresh credentials for a broker's connection.
+    pub(super) fn credentials(&mut self, id: i32, fresh: Result<AuthConfig, Cause>, now: Instant) {
+        let Some(broker) = self.brokers.get_mut(&id) else {
+            return;
+        };
+        let resource = broker.resource();
+        let trouble = fresh
+            .as_ref()
+            .err()
+            .map(|cause| format!("no fresh credentials for {resource}: {cause}"));
+        if broker.credentials.fetched(fresh.ok(), now)
+            && let Some(trouble) = trouble
+        {
+            self.raise(&resource, trouble.into(), now);
         }
     }
 

@@ -3,6 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use krafka::auth::AuthConfig;
+
+use crate::kafka::client_config::Credentials;
+
 /// `share.acquire.mode`: whether a fetch may acquire more records than it
 /// asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +35,8 @@ pub struct ShareSourceConfig {
     pub fetch_max_bytes: u32,
     /// `fetch.max.wait.ms`: how long a fetch may wait while nothing is open.
     pub fetch_max_wait: Duration,
+    /// What sessions authenticate with anew before their credentials end.
+    pub credentials: Credentials,
     /// `request.timeout.ms` of share requests; an answer that takes longer
     /// counts as a lost connection.
     pub request_timeout: Duration,
@@ -54,6 +60,7 @@ impl ShareSourceConfig {
             fetch_min_bytes: 1,
             fetch_max_bytes: 50 * 1024 * 1024,
             fetch_max_wait: Duration::from_millis(500),
+            credentials: Credentials::Constant(AuthConfig::plaintext()),
             request_timeout: Duration::from_secs(30),
             metadata_max_age: Duration::from_secs(300),
             max_decompressed_bytes: 1 << 30,

@@ -7,13 +7,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use krafka::auth::AuthConfig;
 use krafka::error::{ErrorCode, KrafkaError};
 use sluice_actors::credit::Credit;
+use sluice_actors::outcome::Cause;
 use sluice_actors::record::{AcquiredBatch, CorruptRange, SourcePartition, TopicId};
 use tokio::time::Instant;
 
 use super::config::ShareSourceConfig;
 use super::layout::Layout;
+use super::reauthentication::Validity;
 use super::records::{self, AcquiredRange, Limits};
 use super::request::{
     Acquired, Acquisition, Body, Failure, HasRead, PartitionReply, Read, Refusal, Reply, Request,
@@ -47,14 +50,22 @@ pub(super) fn names(layout: &Layout) -> PartitionNames {
 /// A request that has ended, with the connection to send the next one on.
 pub(super) struct Done {
     pub(super) broker: i32,
-    pub(super) connection: Option<Arc<Connection>>,
+    pub(super) connection: Option<SessionConnection>,
     pub(super) result: Result<Reply, Failure>,
+}
+
+/// The connection of a session. How long its credentials hold is kept here:
+/// krafka knows it from the login only.
+#[derive(Clone)]
+pub(super) struct SessionConnection {
+    pub(super) connection: Arc<Connection>,
+    validity: Option<Validity>,
 }
 
 /// The connection and the partition names that a request goes out with.
 pub(super) struct Route {
     /// `None` makes a new one: then the session must be a new one as well.
-    pub(super) connection: Option<Arc<Connection>>,
+    pub(super) connection: Option<SessionConnection>,
     pub(super) names: Arc<PartitionNames>,
 }
 
@@ -67,7 +78,7 @@ impl Courier {
             Some(connection) => Ok(connection),
             None => self.connect(broker).await,
         };
-        let connection = match connection {
+        let mut connection = match connection {
             Ok(connection) => connection,
             Err(failure) => {
                 return Done {
@@ -77,7 +88,7 @@ impl Courier {
                 };
             }
         };
-        let result = self.exchange(&connection, &request, &route.names).await;
+        let result = self.exchange(&mut connection, &request, &route.names).await;
         Done {
             broker,
             connection: Some(connection),
@@ -85,14 +96,26 @@ impl Courier {
         }
     }
 
-    async fn connect(&self, broker: i32) -> Result<Arc<Connection>, Failure> {
+    async fn connect(&self, broker: i32) -> Result<SessionConnection, Failure> {
+        let began = Instant::now();
         let connecting = self.cluster.session_connection(broker);
-        self.in_time(connecting).await
+        let connection = self.in_time(connecting).await?;
+        let ends_at = connection.session_expiry();
+        Ok(SessionConnection {
+            connection,
+            validity: ends_at.map(|end| Validity::new(began, end)),
+        })
+    }
+
+    /// Credentials to authenticate a connection with anew.
+    pub(super) async fn fresh_credentials(&self) -> Result<AuthConfig, Cause> {
+        let fresh = self.config.credentials.fresh().await;
+        fresh.map_err(|error| error.to_string().into())
     }
 
     async fn exchange(
         &self,
-        connection: &Connection,
+        session: &mut SessionConnection,
         request: &Request,
         names: &PartitionNames,
     ) -> Result<Reply, Failure> {
@@ -101,6 +124,7 @@ impl Courier {
             member_id: &self.member_id,
             epoch: request.epoch,
         };
+        let connection = &session.connection;
         // A throttled connection is no slow broker.
         connection.await_throttle().await;
         let sent_at = Instant::now();
@@ -118,11 +142,17 @@ impl Courier {
                 accepted(answer.error_code, answer.error_message.as_deref())?;
                 self.acknowledged(answer, names)
             }
+            Body::Reauthenticate(auth) => {
+                let lifetime = self.in_time(wire::reauthenticate(connection, auth)).await?;
+                session.validity = lifetime.map(|time| Validity::new(sent_at, sent_at + time));
+                tracing::debug!(broker = request.broker, ?lifetime, "authenticated anew");
+                (0, Vec::new())
+            }
         };
         Ok(Reply {
             sent_at,
             lock: millis(lock_ms),
-            expires_at: connection.session_expiry(),
+            validity: session.validity,
             partitions,
         })
     }

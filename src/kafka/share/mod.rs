@@ -13,6 +13,7 @@
 //! broker        one session: planner (what next), answers (what became of it)
 //! settlements   one partition's book of locks; verdicts (what became of them)
 //! unread        what is acquired, and how much of it may be decompressed
+//! reauthentication  when a connection's credentials are renewed
 //! session, ranges, records, request
 //! ```
 
@@ -26,6 +27,7 @@ mod membership;
 mod placement;
 mod planner;
 mod ranges;
+mod reauthentication;
 mod records;
 mod request;
 mod session;

@@ -63,6 +63,12 @@ impl Broker {
         if self.in_flight.is_some() || self.paused_until.is_some_and(|until| now < until) {
             return None;
         }
+        if let Some(fresh) = self.credentials.take_fresh() {
+            return Some(self.request(Sent::Reauthenticate, 0, Body::Reauthenticate(fresh)));
+        }
+        if self.credentials.is_late(now) {
+            return None;
+        }
         if !self.session.is_open() {
             return self.plan_opening(turn);
         }
@@ -105,19 +111,16 @@ impl Broker {
             Phase::Closing { .. } => true,
             Phase::Fetching | Phase::Settling => {
                 let unused = self.wanted.is_empty() && self.holds_nothing();
-                let drained = self.holds_nothing() || self.drain_until() <= Some(turn.now);
-                unused || (self.is_draining(turn.now) && drained)
+                let drained = self.is_draining(turn.now) && self.holds_nothing();
+                unused || drained || self.credentials.is_over(turn.now)
             }
         }
     }
 
-    /// The credentials end: no more fetches on this connection.
+    /// The connection will probably not outlast its credentials: no more
+    /// fetches on it.
     fn is_draining(&self, now: Instant) -> bool {
-        self.expires_at.is_some_and(|at| at <= now)
-    }
-
-    fn drain_until(&self) -> Option<Instant> {
-        self.expires_at.map(|at| at + self.lock / 2)
+        self.credentials.is_draining(now, self.lock / 2)
     }
 
     /// Settles what is due, then closes the session, which gives back the
@@ -132,7 +135,7 @@ impl Broker {
         }
         let patient = match turn.phase {
             Phase::Closing { settle_until } => now < settle_until,
-            Phase::Fetching | Phase::Settling => self.drain_until() > Some(now),
+            Phase::Fetching | Phase::Settling => !self.credentials.is_over(now),
         };
         if patient && self.books.values().any(|book| book.is_due(now)) {
             return Some(self.acknowledge(now, Sent::Acknowledge));
@@ -256,14 +259,15 @@ impl Broker {
         (turn.free_bytes / turn.sharers.max(1)).min(limit).max(1)
     }
 
-    /// Over by the time that draining starts: what is left of the credentials
-    /// then may be shorter than a long wait.
+    /// Over by the time that fresh credentials are due, which must not wait
+    /// for its answer.
     fn max_wait(&self, now: Instant) -> Duration {
-        let left = self.expires_at.map(|at| at.saturating_duration_since(now));
-        let longest = self
-            .config
-            .fetch_max_wait
-            .min(left.unwrap_or(Duration::MAX));
+        let longest = self.config.fetch_max_wait;
+        let longest = match self.credentials.until_due(now) {
+            None => longest,
+            Some(Duration::ZERO) => longest.min(BUSY_WAIT_MAX),
+            Some(left) => longest.min(left),
+        };
         if self.holds_nothing() {
             return longest;
         }
@@ -315,11 +319,12 @@ impl Broker {
     fn request(&mut self, sent: Sent, asked: usize, body: Body) -> Request {
         let epoch = match sent {
             Sent::Close => CLOSING_EPOCH,
-            Sent::Fetch(_) | Sent::Acknowledge => self.session.epoch(),
+            Sent::Fetch(_) | Sent::Acknowledge | Sent::Reauthenticate => self.session.epoch(),
         };
         let acknowledgements = match &body {
-            Body::Fetch(fetch) => &fetch.acknowledgements,
+            Body::Fetch(fetch) => fetch.acknowledgements.as_slice(),
             Body::Acknowledge(acknowledgements) => acknowledgements,
+            Body::Reauthenticate(_) => &[],
         };
         let settled = acknowledgements
             .iter()
@@ -347,12 +352,11 @@ impl Broker {
             Phase::Closing { settle_until } => Some(settle_until),
             Phase::Fetching | Phase::Settling => None,
         };
-        let draining = [self.expires_at, self.drain_until()];
         self.books
             .values()
             .map(Book::retry_at)
             .chain(self.pauses.values().map(|pause| Some(pause.until)))
-            .chain(draining)
+            .chain(self.credentials.wake_at().map(Some))
             .chain([self.paused_until, settle_until])
             .chain([LINGER, PATIENCE].map(|time| Some(self.waiting_since? + time)))
             .flatten()

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use krafka::auth::AuthConfig;
 use krafka::error::ErrorCode;
 use sluice_actors::credit::BytesHeld;
 use sluice_actors::outcome::Cause;
@@ -12,6 +13,7 @@ use sluice_actors::record::{AcquiredBatch, SourcePartition};
 use tokio::time::Instant;
 
 use super::config::AcquireMode;
+use super::reauthentication::Validity;
 use super::records::AcquiredRange;
 use super::session::{Delta, PartitionKey};
 use super::settlements::AckBatch;
@@ -31,6 +33,8 @@ pub(super) struct Request {
 pub(super) enum Body {
     Fetch(Fetch),
     Acknowledge(Acknowledgements),
+    /// Outside of the session: it has no part in its epochs.
+    Reauthenticate(Box<AuthConfig>),
 }
 
 #[derive(Clone, Debug)]
@@ -51,8 +55,8 @@ pub(super) struct Reply {
     pub(super) sent_at: Instant,
     /// How long a lock lasts.
     pub(super) lock: Option<Duration>,
-    /// When the connection's credentials must be renewed.
-    pub(super) expires_at: Option<Instant>,
+    /// How long the connection's credentials hold.
+    pub(super) validity: Option<Validity>,
     pub(super) partitions: Vec<PartitionReply>,
 }
 

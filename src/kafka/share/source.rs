@@ -12,7 +12,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use krafka::Kafka;
+use krafka::auth::AuthConfig;
 use sluice_actors::credit::Credit;
+use sluice_actors::outcome::Cause;
 use sluice_actors::ports::source::{SettleRange, Source, SourceClosed, SourceEvent, SourceEvents};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -21,11 +23,11 @@ use tokio::time::Instant;
 
 use super::client::{Client, Membership};
 use super::config::ShareSourceConfig;
-use super::fetch::{Courier, Done, PartitionNames, Route, names};
+use super::fetch::{Courier, Done, PartitionNames, Route, SessionConnection, names};
 use super::layout::{Survey, Surveyor};
 use super::membership::{Heart, Member};
 use super::request::{Failure, HasRead, Request};
-use super::wire::{Cluster, Connection};
+use super::wire::Cluster;
 
 /// Events that may wait for the pipeline before they queue up here.
 const EVENTS: usize = 64;
@@ -134,9 +136,10 @@ struct Driver {
     credit: Arc<Credit>,
     courier: Arc<Courier>,
     names: Arc<PartitionNames>,
-    connections: BTreeMap<i32, Arc<Connection>>,
+    connections: BTreeMap<i32, SessionConnection>,
     requests: JoinSet<Done>,
     readings: JoinSet<HasRead>,
+    logins: JoinSet<FreshCredentials>,
     commands: mpsc::UnboundedReceiver<Command>,
     events: mpsc::Sender<SourceEvent>,
     surveys: mpsc::Receiver<Survey>,
@@ -151,10 +154,14 @@ struct Driver {
     close_by: Option<Instant>,
 }
 
+/// Credentials for a broker, or why there are none.
+type FreshCredentials = (i32, Result<AuthConfig, Cause>);
+
 /// Why the driver woke up.
 enum Woken {
     Done(Result<Done, JoinError>),
     Read(Result<HasRead, JoinError>),
+    Credentials(Result<FreshCredentials, JoinError>),
     Command(Option<Command>),
     Membership(Membership),
     Survey(Survey),
@@ -208,6 +215,7 @@ impl Driver {
             connections: BTreeMap::new(),
             requests: JoinSet::new(),
             readings: JoinSet::new(),
+            logins: JoinSet::new(),
             commands,
             events,
             surveys,
@@ -235,6 +243,7 @@ impl Driver {
                 self.send(request);
             }
             self.read();
+            self.fetch_credentials();
             let awaits = self.client.awaits_records() || !self.readings.is_empty();
             self.credit.set_awaiting(awaits);
             if self.client.take_metadata_is_stale() {
@@ -273,6 +282,19 @@ impl Driver {
         }
     }
 
+    /// Has credentials fetched that are due, beside the requests.
+    fn fetch_credentials(&mut self) {
+        for broker in self.client.take_due_credentials() {
+            let courier = Arc::clone(&self.courier);
+            let fetch = async move { courier.fresh_credentials().await };
+            let fetch = AssertUnwindSafe(fetch).catch_unwind();
+            // A session must never wait for credentials that cannot come.
+            let none = |_| Err("fetching them panicked".into());
+            self.logins
+                .spawn(fetch.map(move |fresh| (broker, fresh.unwrap_or_else(none))));
+        }
+    }
+
     /// Waits until something has happened, and takes it in.
     async fn wait(&mut self, now: Instant) {
         match self.woken(now).await {
@@ -281,6 +303,12 @@ impl Driver {
             Woken::Read(Ok(read)) => self.client.read(read),
             // Their locks end, and they come again.
             Woken::Read(Err(error)) => tracing::error!(%error, "records could not be read"),
+            Woken::Credentials(Ok((broker, fresh))) => {
+                self.client.credentials(broker, fresh, Instant::now());
+            }
+            Woken::Credentials(Err(error)) => {
+                tracing::error!(%error, "fetching credentials was cut off");
+            }
             Woken::Command(command) => self.command(command),
             Woken::Membership(membership) => self.client.membership(membership, Instant::now()),
             Woken::Survey(survey) => {
@@ -313,6 +341,7 @@ impl Driver {
         tokio::select! {
             Some(done) = self.requests.join_next() => Woken::Done(done),
             Some(read) = self.readings.join_next() => Woken::Read(read),
+            Some(fresh) = self.logins.join_next() => Woken::Credentials(fresh),
             command = self.commands.recv(), if !self.deserted => Woken::Command(command),
             Some(membership) = self.memberships.recv() => Woken::Membership(membership),
             Some(survey) = self.surveys.recv() => Woken::Survey(survey),
@@ -329,9 +358,9 @@ impl Driver {
             None => self.connections.remove(&broker),
         };
         if self.client.answered(broker, done.result, Instant::now())
-            && let Some(connection) = self.connections.remove(&broker)
+            && let Some(session) = self.connections.remove(&broker)
         {
-            tokio::spawn(async move { connection.close().await });
+            tokio::spawn(async move { session.connection.close().await });
         }
     }
 
@@ -385,8 +414,8 @@ impl Driver {
                 "the coordinator did not answer to leaving the group in time".into()
             });
         }
-        for connection in self.connections.values() {
-            connection.close().await;
+        for session in self.connections.values() {
+            session.connection.close().await;
         }
         while let Some(event) = self.client.next_event() {
             let sending = self.events.send(event);

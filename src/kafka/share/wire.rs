@@ -14,13 +14,15 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use krafka::__private::kafka_metadata;
 use krafka::__private::metadata::{BrokerInfo, TopicInfo};
-use krafka::__private::network::ConnectionPool;
+use krafka::__private::network::{ChallengeResponse, ConnectionPool, SaslAuthenticator};
 use krafka::__private::protocol::{
-    ApiKey, FindCoordinatorRequest, FindCoordinatorResponse, VersionedDecode, VersionedEncode,
-    versions,
+    ApiKey, FindCoordinatorRequest, FindCoordinatorResponse, SaslAuthenticateRequest,
+    SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse, VersionedDecode,
+    VersionedEncode, versions,
 };
 use krafka::__private::util::{BackoffPolicy, varint};
 use krafka::Kafka;
+use krafka::auth::AuthConfig;
 use krafka::error::{ErrorCode, KrafkaError};
 
 use super::config::{AcquireMode, ShareSourceConfig};
@@ -40,6 +42,10 @@ type Result<T> = std::result::Result<T, KrafkaError>;
 
 /// The version of the share requests that knows renewals and record limits.
 const SHARE_VERSION: i16 = 2;
+
+/// The version of both SASL requests that tells how long a login holds
+/// (KIP-368), as krafka's own login has it.
+const SASL_VERSION: i16 = 1;
 
 /// Acquisition that keeps to `MaxRecords`; the other mode takes whole batches.
 const RECORD_LIMIT: i8 = 1;
@@ -198,6 +204,70 @@ pub(super) async fn heartbeat(
         .send_request(api, version, |buf| request.encode_versioned(version, buf))
         .await?;
     HeartbeatAnswer::decode_versioned(version, &mut answer)
+}
+
+/// Authenticates a connection anew, while nothing else is under way on it.
+/// How long that holds; `None` for ever. The last twentieth is left to what is
+/// on its way when it ends, as krafka does after a login.
+pub(super) async fn reauthenticate(
+    connection: &Connection,
+    auth: &AuthConfig,
+) -> Result<Option<Duration>> {
+    let mut login = SaslAuthenticator::new(auth)?
+        .ok_or_else(|| KrafkaError::auth("there are no credentials to authenticate with anew"))?;
+    let first = login.initial_response()?;
+    choose_mechanism(connection, login.mechanism_name()).await?;
+    let mut answer = authenticate(connection, &first).await?;
+    while !login.is_complete() {
+        match login.process_challenge(&answer.auth_bytes).await? {
+            ChallengeResponse::Done => break,
+            ChallengeResponse::Continue(proof) => answer = authenticate(connection, &proof).await?,
+            ChallengeResponse::AckThenFail { ack, error } => {
+                // The broker closes the connection after it, with or without an answer.
+                let _ = authenticate(connection, &ack).await;
+                return Err(error);
+            }
+            other => {
+                return Err(KrafkaError::auth(format!("unknown challenge {other:?}")));
+            }
+        }
+    }
+    let lifetime = u64::try_from(answer.session_lifetime_ms).unwrap_or(0);
+    let lifetime = Duration::from_millis(lifetime) * 19 / 20;
+    Ok((!lifetime.is_zero()).then_some(lifetime))
+}
+
+async fn choose_mechanism(connection: &Connection, mechanism: &str) -> Result<()> {
+    let request = SaslHandshakeRequest::new(mechanism);
+    let mut answer = connection
+        .send_request(ApiKey::SaslHandshake, SASL_VERSION, |buf| {
+            request.encode_versioned(SASL_VERSION, buf)
+        })
+        .await?;
+    let answer = SaslHandshakeResponse::decode_versioned(SASL_VERSION, &mut answer)?;
+    authenticated(answer.error_code, "")
+}
+
+async fn authenticate(connection: &Connection, message: &[u8]) -> Result<SaslAuthenticateResponse> {
+    let request = SaslAuthenticateRequest::new(message.to_vec());
+    let mut answer = connection
+        .send_request(ApiKey::SaslAuthenticate, SASL_VERSION, |buf| {
+            request.encode_versioned(SASL_VERSION, buf)
+        })
+        .await?;
+    let answer = SaslAuthenticateResponse::decode_versioned(SASL_VERSION, &mut answer)?;
+    let words = answer.error_message.as_deref().unwrap_or_default();
+    authenticated(answer.error_code, words)?;
+    Ok(answer)
+}
+
+fn authenticated(code: ErrorCode, words: &str) -> Result<()> {
+    if code.is_ok() {
+        return Ok(());
+    }
+    Err(KrafkaError::auth(format!(
+        "it refuses to authenticate the connection anew: {code:?} {words}"
+    )))
 }
 
 /// Who sends a share request, and at which epoch of its session.

@@ -4,6 +4,7 @@ mod books;
 mod collecting;
 mod fake_broker;
 mod planning;
+mod reauthenticating;
 mod recovering;
 mod sim;
 mod unread;

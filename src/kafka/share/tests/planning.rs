@@ -32,7 +32,7 @@ fn each_leader_has_a_session_with_all_its_partitions() {
         .iter()
         .map(|request| match &request.body {
             Body::Fetch(fetch) => (request.broker, fetch.delta.added.clone()),
-            Body::Acknowledge(_) => panic!("a session opens with a fetch"),
+            other => panic!("a session opens with a fetch: {other:?}"),
         })
         .collect();
     assert_eq!(
@@ -116,7 +116,7 @@ fn sessions_share_the_window_and_what_is_asked_for_counts() {
         .iter()
         .map(|request| match &request.body {
             Body::Fetch(fetch) => fetch.max_records,
-            Body::Acknowledge(_) => 0,
+            Body::Acknowledge(_) | Body::Reauthenticate(_) => 0,
         })
         .sum();
     assert!((600..=900).contains(&asked), "{asked}");
@@ -438,61 +438,4 @@ fn closing_is_bounded_and_counts_what_was_not_confirmed() {
     let closed = sim.client.finish();
     assert_eq!(closed.unconfirmed, 5);
     assert!(closed.cause.unwrap().contains("broker 1"));
-}
-
-#[test]
-fn a_connection_whose_credentials_end_is_drained_and_replaced() {
-    let mut sim = Sim::joined(1000, &[1]);
-    sim.expires_at = Some(sim.now + Duration::from_secs(60));
-    sim.fetch(1);
-    sim.bring(1, 0, 0, 9);
-    sim.news();
-    sim.fetch(1);
-    sim.accept(1, &[]);
-    sim.pass(Duration::from_secs(60) - LOCK);
-    sim.settle(0, 0, 9, Settlement::Renew);
-    sim.request();
-    sim.accept(1, &[0]);
-    sim.pass(LOCK);
-    // Settled and renewed, but not fetched any more.
-    assert!(sim.plan().is_empty());
-    sim.settle(0, 0, 7, Settlement::Accept);
-    sim.pass(MILLI);
-    sim.acknowledge();
-    sim.accept(1, &[0]);
-    assert!(sim.plan().is_empty());
-    // Half a lock later what is open still is given up.
-    sim.pass(LOCK / 2);
-    sim.news();
-    assert_eq!(sim.request().epoch, -1);
-    sim.expires_at = None;
-    assert!(sim.accept(1, &[]), "the connection is replaced");
-    assert!(sim.news().contains(&"lost 8-9".to_owned()));
-    assert_eq!(sim.request().epoch, 0);
-}
-
-#[test]
-fn a_fetch_does_not_wait_past_the_time_to_drain() {
-    let mut sim = Sim::joined(1000, &[1]);
-    sim.expires_at = Some(sim.now + Duration::from_secs(2));
-    sim.fetch(1);
-    sim.accept(1, &[]);
-    assert_eq!(sim.fetch(1).max_wait.as_millis(), 500);
-    sim.accept(1, &[]);
-    sim.pass(Duration::from_millis(1700));
-    assert_eq!(sim.fetch(1).max_wait.as_millis(), 300);
-    sim.bring(1, 0, 0, 9);
-    for _ in 0..3 {
-        sim.fetch(1);
-        sim.accept(1, &[]);
-    }
-    sim.pass(Duration::from_millis(297));
-    assert_eq!(
-        sim.fetch(1).max_wait.as_millis(),
-        3,
-        "also while busy, for 8"
-    );
-    sim.accept(1, &[]);
-    sim.pass(3 * MILLI);
-    assert!(sim.plan().is_empty());
 }

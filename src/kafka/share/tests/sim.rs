@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use crate::kafka::share::client::{Client, Membership};
 use crate::kafka::share::config::ShareSourceConfig;
 use crate::kafka::share::layout::{Layout, Place, Survey};
+use crate::kafka::share::reauthentication::Validity;
 use crate::kafka::share::records::AcquiredRange;
 use crate::kafka::share::request::{
     Acknowledgements, Acquired, Acquisition, Body, Failure, Fetch, HasRead, PartitionReply, Read,
@@ -66,7 +67,8 @@ pub(super) struct Sim {
     pub(super) now: Instant,
     /// Every event in order, in short.
     pub(super) told: Vec<String>,
-    pub(super) expires_at: Option<Instant>,
+    /// How long the connection's credentials hold.
+    pub(super) validity: Option<Validity>,
     /// How many times larger records are than in the log.
     pub(super) growth: usize,
     /// Nothing that is acquired can be read.
@@ -94,7 +96,7 @@ impl Sim {
             credit,
             now,
             told: Vec::new(),
-            expires_at: None,
+            validity: None,
             growth: 1,
             starved: false,
             acquisitions: 0,
@@ -165,7 +167,7 @@ impl Sim {
     pub(super) fn acknowledge(&mut self) -> Acknowledgements {
         match self.request().body {
             Body::Acknowledge(acknowledgements) => acknowledgements,
-            Body::Fetch(fetch) => panic!("no acknowledgement: {fetch:?}"),
+            other => panic!("no acknowledgement: {other:?}"),
         }
     }
 
@@ -173,7 +175,7 @@ impl Sim {
         let reply = Reply {
             sent_at: self.now,
             lock: Some(LOCK),
-            expires_at: self.expires_at,
+            validity: self.validity,
             partitions,
         };
         let dropped = self.client.answered(broker, Ok(reply), self.now);
