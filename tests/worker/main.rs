@@ -17,6 +17,7 @@ mod load;
 mod main_job;
 mod memory;
 mod poison;
+mod reauthentication;
 mod records;
 mod refusals;
 mod rest;

@@ -167,7 +167,7 @@ impl Kafka {
         &self.bootstrap_servers
     }
 
-    /// Where the `SASL_SSL` listeners (SCRAM-SHA-512) are.
+    /// Where the `SASL_SSL` listeners (SCRAM) are.
     ///
     /// # Errors
     /// If the cluster was started without users.

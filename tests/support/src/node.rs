@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use crate::{
     java::java,
     process::{Process, Signal},
+    settings::SCRAM,
 };
 
 const LOG_TAIL_LINES: usize = 40;
@@ -196,8 +197,10 @@ fn format_arguments(
         properties.into(),
     ];
     for (name, password) in users {
-        let user = format!("SCRAM-SHA-512=[name=\"{name}\",password=\"{password}\"]");
-        arguments.extend(["--add-scram".into(), user.into()]);
+        for mechanism in SCRAM {
+            let user = format!("{mechanism}=[name=\"{name}\",password=\"{password}\"]");
+            arguments.extend(["--add-scram".into(), user.into()]);
+        }
     }
     arguments
 }

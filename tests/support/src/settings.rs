@@ -22,6 +22,9 @@ const QUICK: &[(&str, &str)] = &[
     ("broker.session.timeout.ms", "3000"),
 ];
 
+/// The mechanisms that each user of the `SASL_SSL` listener may take.
+pub(crate) const SCRAM: [&str; 2] = ["SCRAM-SHA-256", "SCRAM-SHA-512"];
+
 /// What every test cluster has.
 const COMMON: &[(&str, &str)] = &[
     ("process.roles", "broker,controller"),
@@ -99,7 +102,7 @@ impl KafkaOptions {
         self
     }
 
-    /// Opens the `SASL_SSL` listener and adds a user for SCRAM-SHA-512.
+    /// Opens the `SASL_SSL` listener and adds a user for SCRAM.
     #[must_use]
     pub fn user(mut self, name: &str, password: &str) -> Self {
         self.users.push((name.to_owned(), password.to_owned()));
@@ -214,16 +217,16 @@ fn tls(certificates: &Certificates) -> Vec<(String, String)> {
 }
 
 fn scram() -> Vec<(String, String)> {
-    owned(&[
-        (
-            "listener.name.sasl_ssl.sasl.enabled.mechanisms",
-            "SCRAM-SHA-512",
-        ),
-        (
-            "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config",
-            "org.apache.kafka.common.security.scram.ScramLoginModule required;",
-        ),
-    ])
+    let module = "org.apache.kafka.common.security.scram.ScramLoginModule required;";
+    let enabled = "listener.name.sasl_ssl.sasl.enabled.mechanisms".to_owned();
+    let modules = SCRAM.iter().map(|mechanism| {
+        let mechanism = mechanism.to_ascii_lowercase();
+        let key = format!("listener.name.sasl_ssl.{mechanism}.sasl.jaas.config");
+        (key, module.to_owned())
+    });
+    std::iter::once((enabled, SCRAM.join(",")))
+        .chain(modules)
+        .collect()
 }
 
 fn sasl_plaintext(users: &[(String, String)]) -> Vec<(String, String)> {
