@@ -39,10 +39,14 @@ pub(crate) async fn connect() -> Kafka {
     Kafka::builder(servers).connect().await.unwrap()
 }
 
+pub(crate) fn credentials() -> AuthConfig {
+    AuthConfig::sasl_plain("reader", "secret")
+}
+
 /// Connects with credentials that end after [`CREDENTIALS_LAST`].
 pub(crate) async fn connect_with_credentials() -> Kafka {
     Kafka::builder(cluster().await.plain_bootstrap_servers().unwrap())
-        .security(AuthConfig::sasl_plain("reader", "secret"))
+        .security(credentials())
         .connect()
         .await
         .unwrap()

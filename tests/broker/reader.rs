@@ -196,8 +196,13 @@ impl Reader {
 
     /// Settles all that is here.
     pub(crate) fn settle_all(&mut self, settlement: Settlement) {
+        self.settle_all_but(&[], settlement);
+    }
+
+    /// Settles what is here, except for these.
+    pub(crate) fn settle_all_but(&mut self, held: &[Place], settlement: Settlement) {
         let here: Vec<Place> = self.acquired.keys().copied().collect();
-        for (partition, offset) in here {
+        for (partition, offset) in here.into_iter().filter(|place| !held.contains(place)) {
             self.settle(partition, offset..=offset, settlement);
         }
     }

@@ -4,17 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use krafka::__private::kafka_pool;
+use krafka::auth::AuthConfig;
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use sluice::kafka::client_config::Credentials;
 use sluice::kafka::share::ShareSourceConfig;
 use sluice_actors::ports::source::{SettleRange, Settlement, Source};
 use sluice_test_support::topics::unique_name;
 use tokio::time::Instant;
 
 use crate::cluster::{
-    CREDENTIALS_LAST, PATIENCE, admin, bootstrap_servers, connect_with_credentials, new_topic,
-    produce, set_group, topic_and_group, wait_until_consumed,
+    CREDENTIALS_LAST, PATIENCE, admin, bootstrap_servers, connect_with_credentials, credentials,
+    new_topic, produce, set_group, topic_and_group, wait_until_consumed,
 };
 use crate::reader::Reader;
 
@@ -364,12 +366,18 @@ async fn a_record_larger_than_every_limit_comes_through() {
     reader.source.close(CLOSE).await;
 }
 
+/// A reader whose connections log in, and authenticate anew with these.
+async fn authenticating(group: &str, topic: &str, anew: AuthConfig) -> Reader {
+    let mut config = ShareSourceConfig::new(group, vec![Arc::from(topic)]);
+    config.credentials = Credentials::Constant(anew);
+    Reader::over(connect_with_credentials().await, config, 1000)
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn credentials_that_end_cost_no_attempt() {
+async fn credentials_that_end_cost_no_attempt_however_long_a_record_is_open() {
     let (topic, group) = topic_and_group("reauth", 3).await;
-    let kafka = connect_with_credentials().await;
-    let config = ShareSourceConfig::new(&*group, vec![Arc::from(&*topic)]);
-    let mut reader = Reader::over(kafka, config, 1000);
+    let mut reader = authenticating(&group, &topic, credentials()).await;
+    let held = [(0, 0)];
     let started = Instant::now();
     let mut written = 0;
     // Long enough to renew them twice.
@@ -380,16 +388,47 @@ async fn credentials_that_end_cost_no_attempt() {
             .until("the records", |reader| reader.deliveries == written)
             .await;
         assert!(reader.acquired.values().all(|count| *count == 1));
-        reader.settle_all(Settlement::Accept);
+        reader.settle_all_but(&held, Settlement::Accept);
         reader
-            .until("confirmed", |reader| reader.confirmed.len() == written)
+            .until("confirmed", |reader| reader.confirmed.len() == written - 1)
             .await;
         if written == 30 {
             // A coordinator may need a while to start.
             reader.troubles.clear();
         }
     }
+    reader.settle_all(Settlement::Accept);
+    reader
+        .until("all confirmed", |reader| reader.confirmed.len() == written)
+        .await;
     assert!(reader.lost.is_empty() && reader.unknown.is_empty());
     assert!(reader.troubles.is_empty(), "{:?}", reader.troubles);
+    reader.source.close(CLOSE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credentials_that_are_refused_cost_an_attempt_and_the_reason_is_told() {
+    let (topic, group) = topic_and_group("refused", 1).await;
+    let wrong = AuthConfig::sasl_plain("reader", "hush-wrong");
+    let mut reader = authenticating(&group, &topic, wrong).await;
+    produce(&topic, 0..1, 1, 20).await;
+    reader
+        .until("the record", |reader| reader.acquired.len() == 1)
+        .await;
+    reader.troubles.clear();
+    reader
+        .until("lost", |reader| reader.lost.contains(&(0, 0)))
+        .await;
+    reader
+        .until("it comes again", |reader| !reader.acquired.is_empty())
+        .await;
+    assert_eq!(reader.acquired[&(0, 0)], 2);
+    let told = reader.troubles.join("; ");
+    assert!(told.contains("refuses to authenticate"), "{told}");
+    assert!(!told.contains("hush"), "{told}");
+    reader.settle_all(Settlement::Accept);
+    reader
+        .until("confirmed", |reader| reader.confirmed.len() == 1)
+        .await;
     reader.source.close(CLOSE).await;
 }
