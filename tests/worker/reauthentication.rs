@@ -22,8 +22,11 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// How long the broker takes credentials.
 const LIFE_MS: &str = "6000";
 const LIVES: usize = 3;
-/// Longer than so many lives, the last of which may be cut short by a tenth.
-const HELD_MS: &str = "20000";
+/// Longer than so many lives, and the wait for a slow endpoint in each.
+const HELD_MS: &str = "27000";
+/// Longer than the last tenth of a life: its tokens come after the end.
+const SLOW: Duration = Duration::from_secs(2);
+const TOKEN_LIFE: Duration = Duration::from_secs(120);
 /// Shorter than that, so that locks are renewed on the way.
 const LOCK_MS: &str = "10000";
 const RECORDS: usize = 100;
@@ -38,7 +41,7 @@ struct Way {
     login: Vec<(&'static str, String)>,
 }
 
-fn ways(kafka: &Kafka, tokens: &TokenServer) -> Result<Vec<Way>> {
+fn ways(kafka: &Kafka, tokens: &TokenServer, slow: &TokenServer) -> Result<Vec<Way>> {
     let plain = kafka.plain_bootstrap_servers()?;
     let secure = kafka.secure_bootstrap_servers()?;
     let authority = kafka.ca_file().display().to_string();
@@ -66,16 +69,18 @@ fn ways(kafka: &Kafka, tokens: &TokenServer) -> Result<Vec<Way>> {
             .push(("ssl.truststore.location", authority.clone()));
         way
     };
-    let mut token = way("token", plain, "SASL_PLAINTEXT", "OAUTHBEARER", client);
-    token.login.push((
-        "sasl.oauthbearer.token.endpoint.url",
-        tokens.url().to_owned(),
-    ));
+    let token = |name, endpoint: &TokenServer| {
+        let mut way = way(name, plain, "SASL_PLAINTEXT", "OAUTHBEARER", client.clone());
+        let url = endpoint.url().to_owned();
+        way.login.push(("sasl.oauthbearer.token.endpoint.url", url));
+        way
+    };
     Ok(vec![
         way("plain", plain, "SASL_PLAINTEXT", "PLAIN", bob),
         scram("scram-256", "SCRAM-SHA-256"),
         scram("scram-512", "SCRAM-SHA-512"),
-        token,
+        token("token", tokens),
+        token("late-token", slow),
     ])
 }
 
@@ -208,8 +213,9 @@ async fn a_record_outlives_the_credentials_of_its_session_without_a_second_deliv
         .plain_user("bob", PASSWORD)
         .property("connections.max.reauth.ms", LIFE_MS);
     let kafka = Kafka::start(options).await?;
-    let tokens = TokenServer::start("sluice", CLIENT_SECRET, Duration::from_secs(120)).await?;
-    let ways = ways(&kafka, &tokens)?;
+    let tokens = TokenServer::start("sluice", CLIENT_SECRET, TOKEN_LIFE).await?;
+    let slow = TokenServer::start_slow("sluice", CLIENT_SECRET, TOKEN_LIFE, SLOW).await?;
+    let ways = ways(&kafka, &tokens, &slow)?;
     let all = ways.iter().map(async |way| {
         let result = outlives(&kafka, way).await;
         result.with_context(|| format!("by {}", way.name))

@@ -256,6 +256,7 @@ mod tests {
                 "--ignore-formatted",
                 "--cluster-id=-9dQ",
                 "--config",
+                "--add-scram",
                 "--add-scram"
             ]
         );

@@ -26,21 +26,32 @@ impl TokenServer {
     /// # Errors
     /// If there is no port.
     pub async fn start(client_id: &str, client_secret: &str, lifetime: Duration) -> Result<Self> {
+        Self::start_slow(client_id, client_secret, lifetime, Duration::ZERO).await
+    }
+
+    /// The same, taking so long for each answer.
+    ///
+    /// # Errors
+    /// If there is no port.
+    pub async fn start_slow(
+        client_id: &str,
+        client_secret: &str,
+        lifetime: Duration,
+        delay: Duration,
+    ) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let url = format!("http://{}/token", listener.local_addr()?);
-        let credentials = STANDARD.encode(format!("{client_id}:{client_secret}"));
-        let subject = client_id.to_owned();
         let issued = Arc::<Mutex<Vec<String>>>::default();
-        let of_server = Arc::clone(&issued);
+        let issuer = Arc::new(Issuer {
+            credentials: STANDARD.encode(format!("{client_id}:{client_secret}")),
+            subject: client_id.to_owned(),
+            lifetime,
+            delay,
+            issued: Arc::clone(&issued),
+        });
         let serving = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let token = token(&subject, lifetime);
-                // A client that goes away is no fault of ours.
-                if let Ok(token) = token
-                    && let Ok(true) = answer(stream, &credentials, &token, lifetime).await
-                {
-                    of_server.lock().push(token);
-                }
+                tokio::spawn(Arc::clone(&issuer).serve(stream));
             }
         });
         Ok(Self {
@@ -70,32 +81,49 @@ impl Drop for TokenServer {
 }
 
 /// Tells whether the token went out.
-async fn answer(
-    mut stream: TcpStream,
-    credentials: &str,
-    token: &str,
+/// Who gets which tokens, and when.
+struct Issuer {
+    credentials: String,
+    subject: String,
     lifetime: Duration,
-) -> Result<bool> {
-    let request = head(&mut stream).await?;
-    let is_known = request.contains(&format!("Basic {credentials}"));
-    let (status, body) = if is_known {
-        let seconds = lifetime.as_secs();
-        let body = format!(r#"{{"access_token":"{token}","expires_in":{seconds}}}"#);
-        ("200 OK", body)
-    } else {
-        (
-            "401 Unauthorized",
-            r#"{"error":"invalid_client"}"#.to_owned(),
-        )
-    };
-    let length = body.len();
-    let answer = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
-         Connection: close\r\n\r\n{body}"
-    );
-    stream.write_all(answer.as_bytes()).await?;
-    stream.shutdown().await?;
-    Ok(is_known)
+    delay: Duration,
+    issued: Arc<Mutex<Vec<String>>>,
+}
+
+impl Issuer {
+    async fn serve(self: Arc<Self>, stream: TcpStream) {
+        tokio::time::sleep(self.delay).await;
+        // A client that goes away is no fault of ours.
+        if let Ok(token) = token(&self.subject, self.lifetime)
+            && let Ok(true) = self.answer(stream, &token).await
+        {
+            self.issued.lock().push(token);
+        }
+    }
+
+    /// Whether the client got the token.
+    async fn answer(&self, mut stream: TcpStream, token: &str) -> Result<bool> {
+        let request = head(&mut stream).await?;
+        let is_known = request.contains(&format!("Basic {}", self.credentials));
+        let (status, body) = if is_known {
+            let seconds = self.lifetime.as_secs();
+            let body = format!(r#"{{"access_token":"{token}","expires_in":{seconds}}}"#);
+            ("200 OK", body)
+        } else {
+            (
+                "401 Unauthorized",
+                r#"{"error":"invalid_client"}"#.to_owned(),
+            )
+        };
+        let length = body.len();
+        let answer = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
+             Connection: close\r\n\r\n{body}"
+        );
+        stream.write_all(answer.as_bytes()).await?;
+        stream.shutdown().await?;
+        Ok(is_known)
+    }
 }
 
 async fn head(stream: &mut TcpStream) -> Result<String> {

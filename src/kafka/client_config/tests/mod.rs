@@ -233,7 +233,8 @@ fn no_secret_is_in_the_debug_form() {
         ("ssl.key.password", "hush"),
     ]);
     assert_eq!(faults, "");
-    let printed = format!("{client:?} {:?} {:?}", client.auth(), client.builder());
+    let credentials = client.credentials();
+    let printed = format!("{client:?} {:?} {credentials:?}", client.builder());
     assert!(
         !printed.contains("hush") && !printed.contains("PRIVATE KEY"),
         "{printed}"

@@ -2,6 +2,7 @@
 
 use sluice_test_support::token_server::TokenServer;
 
+use super::token::{millis, now};
 use super::*;
 
 const OAUTH: (&str, &str) = ("sasl.mechanism", "OAUTHBEARER");
@@ -52,6 +53,23 @@ fn oauthbearer_has_one_source_for_both_clients() {
     ]);
     assert_eq!(faults, "");
     assert_eq!(newer.token_source(), client.token_source());
+}
+
+#[tokio::test]
+async fn a_connection_authenticates_anew_with_a_token_that_is_just_fetched() {
+    let jaas =
+        oauth_jaas(r#"unsecuredLoginStringClaim_sub="alice" unsecuredLoginLifetimeSeconds="60""#);
+    let (client, faults) = read(&[
+        ("security.protocol", "SASL_PLAINTEXT"),
+        OAUTH,
+        ("sasl.jaas.config", &jaas),
+    ]);
+    assert_eq!(faults, "");
+    let before = millis(now());
+    let fresh = client.credentials().fresh().await.unwrap();
+    assert_eq!(fresh.sasl_mechanism(), Some(&SaslMechanism::OAuthBearer));
+    let token = fresh.oauthbearer_token().unwrap();
+    assert!(token.lifetime_ms().unwrap() >= before + 60_000);
 }
 
 #[test]
