@@ -14,6 +14,7 @@ mod tests;
 mod tls;
 mod token;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use krafka::auth::AuthConfig;
@@ -102,7 +103,7 @@ impl ClientConfig {
     pub fn credentials(&self) -> Credentials {
         match self.token_source() {
             Some(source) => Credentials::Tokens(source),
-            None => Credentials::Constant(self.auth()),
+            None => Credentials::Constant(Arc::new(self.auth())),
         }
     }
 

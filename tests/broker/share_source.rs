@@ -369,7 +369,7 @@ async fn a_record_larger_than_every_limit_comes_through() {
 /// A reader whose connections log in, and authenticate anew with these.
 async fn authenticating(group: &str, topic: &str, anew: AuthConfig) -> Reader {
     let mut config = ShareSourceConfig::new(group, vec![Arc::from(topic)]);
-    config.credentials = Credentials::Constant(anew);
+    config.credentials = Credentials::Constant(Arc::new(anew));
     Reader::over(connect_with_credentials().await, config, 1000)
 }
 

@@ -1,5 +1,7 @@
 //! What a connection that lives on authenticates with anew.
 
+use std::sync::Arc;
+
 use krafka::auth::AuthConfig;
 
 use super::token::{TokenError, TokenSource};
@@ -8,7 +10,7 @@ use super::token::{TokenError, TokenSource};
 #[derive(Clone, Debug)]
 pub enum Credentials {
     /// The same as for the login.
-    Constant(AuthConfig),
+    Constant(Arc<AuthConfig>),
     /// Each token ends some time.
     Tokens(TokenSource),
 }
@@ -18,12 +20,14 @@ impl Credentials {
     ///
     /// # Errors
     /// If there is no token.
-    pub async fn fresh(&self) -> Result<AuthConfig, TokenError> {
+    pub async fn fresh(&self) -> Result<Arc<AuthConfig>, TokenError> {
         match self {
-            Self::Constant(auth) => Ok(auth.clone()),
+            Self::Constant(auth) => Ok(Arc::clone(auth)),
             Self::Tokens(source) => {
                 let token = source.fetch().await?;
-                Ok(AuthConfig::sasl_oauthbearer_token(token.to_krafka()))
+                Ok(Arc::new(AuthConfig::sasl_oauthbearer_token(
+                    token.to_krafka(),
+                )))
             }
         }
     }

@@ -282,7 +282,12 @@ impl Client {
     }
 
     /// Fresh credentials for a broker's connection.
-    pub(super) fn credentials(&mut self, id: i32, fresh: Result<AuthConfig, Cause>, now: Instant) {
+    pub(super) fn credentials(
+        &mut self,
+        id: i32,
+        fresh: Result<Arc<AuthConfig>, Cause>,
+        now: Instant,
+    ) {
         let Some(broker) = self.brokers.get_mut(&id) else {
             return;
         };

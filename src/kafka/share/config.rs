@@ -60,7 +60,7 @@ impl ShareSourceConfig {
             fetch_min_bytes: 1,
             fetch_max_bytes: 50 * 1024 * 1024,
             fetch_max_wait: Duration::from_millis(500),
-            credentials: Credentials::Constant(AuthConfig::plaintext()),
+            credentials: Credentials::Constant(Arc::new(AuthConfig::plaintext())),
             request_timeout: Duration::from_secs(30),
             metadata_max_age: Duration::from_secs(300),
             max_decompressed_bytes: 1 << 30,

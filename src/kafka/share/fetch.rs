@@ -110,7 +110,7 @@ impl Courier {
     }
 
     /// Credentials to authenticate a connection with anew.
-    pub(super) async fn fresh_credentials(&self) -> Result<AuthConfig, Cause> {
+    pub(super) async fn fresh_credentials(&self) -> Result<Arc<AuthConfig>, Cause> {
         let fresh = self.config.credentials.fresh().await;
         fresh.map_err(|error| error.to_string().into())
     }

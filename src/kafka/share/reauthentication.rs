@@ -6,6 +6,7 @@
 //! between two of them: the broker takes no other request while it looks at
 //! them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use krafka::auth::AuthConfig;
@@ -48,7 +49,7 @@ enum Fresh {
     Unasked,
     /// On their way here, or to the broker.
     Asked,
-    AtHand(Box<AuthConfig>),
+    AtHand(Arc<AuthConfig>),
     /// There were none; to be asked for again then.
     AskAgain(Instant),
 }
@@ -90,12 +91,12 @@ impl Reauthentication {
 
     /// Fresh credentials, or (`None`) there are none now; whether they were
     /// awaited still, and not for a connection that is gone.
-    pub(super) fn fetched(&mut self, fresh: Option<AuthConfig>, now: Instant) -> bool {
+    pub(super) fn fetched(&mut self, fresh: Option<Arc<AuthConfig>>, now: Instant) -> bool {
         if !matches!(self.fresh, Fresh::Asked) {
             return false;
         }
         self.fresh = match fresh {
-            Some(fresh) => Fresh::AtHand(Box::new(fresh)),
+            Some(fresh) => Fresh::AtHand(fresh),
             None => {
                 self.failures += 1;
                 Fresh::AskAgain(now + wire::backoff(self.failures))
@@ -105,7 +106,7 @@ impl Reauthentication {
     }
 
     /// What to send to the broker before anything else.
-    pub(super) fn take_fresh(&mut self) -> Option<Box<AuthConfig>> {
+    pub(super) fn take_fresh(&mut self) -> Option<Arc<AuthConfig>> {
         match std::mem::replace(&mut self.fresh, Fresh::Asked) {
             Fresh::AtHand(fresh) => Some(fresh),
             other => {
@@ -161,8 +162,8 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
     const TENTH: Duration = Duration::from_secs(360);
 
-    fn fresh() -> AuthConfig {
-        AuthConfig::sasl_plain("alice", "hush")
+    fn fresh() -> Arc<AuthConfig> {
+        Arc::new(AuthConfig::sasl_plain("alice", "hush"))
     }
 
     fn granted(now: Instant) -> Reauthentication {

@@ -34,7 +34,7 @@ pub(super) enum Body {
     Fetch(Fetch),
     Acknowledge(Acknowledgements),
     /// Outside of the session: it has no part in its epochs.
-    Reauthenticate(Box<AuthConfig>),
+    Reauthenticate(Arc<AuthConfig>),
 }
 
 #[derive(Clone, Debug)]

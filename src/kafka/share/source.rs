@@ -155,7 +155,7 @@ struct Driver {
 }
 
 /// Credentials for a broker, or why there are none.
-type FreshCredentials = (i32, Result<AuthConfig, Cause>);
+type FreshCredentials = (i32, Result<Arc<AuthConfig>, Cause>);
 
 /// Why the driver woke up.
 enum Woken {

@@ -1,5 +1,6 @@
 //! What a session does about credentials that end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use krafka::auth::AuthConfig;
@@ -42,7 +43,7 @@ fn keep_open(sim: &mut Sim, time: Duration) {
 /// They are asked for, and come.
 fn fresh(sim: &mut Sim) {
     assert_eq!(sim.client.take_due_credentials(), [1]);
-    let fresh = AuthConfig::sasl_plain("alice", "hush");
+    let fresh = Arc::new(AuthConfig::sasl_plain("alice", "hush"));
     sim.client.credentials(1, Ok(fresh), sim.now);
 }
 
