@@ -15,8 +15,11 @@ use crate::sinks::http::items::Item;
 use crate::sinks::http::keys;
 use crate::sinks::http::pause::retry_after;
 use crate::sinks::http::scrub::READ_LIMIT;
-use crate::sinks::http::status::Class;
+use crate::sinks::http::status::{Class, is_about_the_address};
 use crate::sinks::http::token::Tokens;
+
+/// What to mend when no record can get through.
+const ADDRESS_HINT: &str = "; http.url and request.method are the same for all records";
 
 /// Results of many records; what is larger is no answer to a batch.
 const RESULTS_LIMIT: usize = 64 * 1024 * 1024;
@@ -66,6 +69,8 @@ pub(super) struct Exchange {
     pub(super) settings: AnswerSettings,
     /// For causes.
     pub(super) origin: String,
+    /// Whether all records have the same address.
+    pub(super) has_fixed_address: bool,
     pub(super) request_timeout: Duration,
 }
 
@@ -150,8 +155,12 @@ impl Exchange {
         records: Option<usize>,
         token: Option<&Secret>,
     ) -> Verdict {
-        let status = answer.status();
-        match self.settings.classes.of(status.as_u16()) {
+        let (classes, status) = (&self.settings.classes, answer.status().as_u16());
+        let class = match self.has_fixed_address {
+            true => classes.of_fixed_address(status),
+            false => classes.of(status),
+        };
+        match class {
             Class::Success => self.read_success(answer, records, token).await,
             class => self.read_failure(class, answer, token).await,
         }
@@ -219,7 +228,11 @@ impl Exchange {
             self.settings.secrets.excerpt(&body, token)
         };
         let cause = format!("{} answered {status} {said}", self.origin);
-        let cause: Cause = cause.trim_end().into();
+        let hint = match class {
+            Class::Unavailable if is_about_the_address(status.as_u16()) => ADDRESS_HINT,
+            _ => "",
+        };
+        let cause: Cause = format!("{}{hint}", cause.trim_end()).into();
         match class {
             Class::Success => Verdict::Delivered,
             Class::Retry => Verdict::Retry(cause),

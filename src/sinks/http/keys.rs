@@ -252,13 +252,14 @@ pub const KEYS: &[Key] = &[
     unset(
         REJECT_ON,
         Kind::List,
-        "Statuses that mean that the record can never be delivered, besides 501, 505 and other 4xx.",
+        "Statuses that mean that the record can never be delivered, besides other 4xx, and besides \
+         404, 405, 410, 501 and 505 if http.url has ${topic} or ${key}.",
     ),
     unset(
         UNAVAILABLE_ON,
         Kind::List,
         "Statuses that mean that the endpoint takes nothing now, besides 3xx, 401, 403, 407, 429 \
-         and 503.",
+         and 503, and besides 404, 405, 410, 501 and 505 if all records have the same http.url.",
     ),
     unset(
         ITEMS,

@@ -70,6 +70,7 @@ impl Shared {
             signer: Signer::from(config.authorization),
             settings: config.answer,
             origin: request.template.origin(),
+            has_fixed_address: request.template.is_fixed(),
             request_timeout,
         };
         Ok(Arc::new(Self {

@@ -55,10 +55,30 @@ impl Classes {
         Self { set: set.collect() }
     }
 
+    /// Of a single record's result in an answer.
     pub(super) fn of(&self, status: u16) -> Class {
-        let set = self.set.iter().find(|(codes, _)| codes.contains(&status));
-        set.map_or_else(|| usual(status), |(_, class)| *class)
+        self.set_for(status).unwrap_or_else(|| usual(status))
     }
+
+    /// Of an answer from an address that all records have: what is wrong with
+    /// address or method is wrong whatever the record.
+    pub(super) fn of_fixed_address(&self, status: u16) -> Class {
+        let set = self.set_for(status);
+        set.unwrap_or_else(|| match is_about_the_address(status) {
+            true => Class::Unavailable,
+            false => usual(status),
+        })
+    }
+
+    fn set_for(&self, status: u16) -> Option<Class> {
+        let set = self.set.iter().find(|(codes, _)| codes.contains(&status));
+        set.map(|(_, class)| *class)
+    }
+}
+
+/// Not found, method not allowed, gone, method and version not known.
+pub(super) const fn is_about_the_address(status: u16) -> bool {
+    matches!(status, 404 | 405 | 410 | 501 | 505)
 }
 
 fn usual(status: u16) -> Class {
@@ -120,6 +140,21 @@ mod tests {
                 assert_eq!(classes.of(code), class, "{code}");
             }
         }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_fixed_address_is_no_records_fault() {
+        let (classes, _) = read(&[]);
+        for code in [404, 405, 410, 501, 505] {
+            assert_eq!(classes.of_fixed_address(code), Class::Unavailable, "{code}");
+            assert_eq!(classes.of(code), Class::Reject, "{code}");
+        }
+        for code in [200, 400, 401, 409, 413, 415, 422, 429, 500, 503] {
+            let usual = classes.of(code);
+            assert_eq!(classes.of_fixed_address(code), usual, "{code}");
+        }
+        let (classes, _) = read(&[("reject.on.status.codes", "404")]);
+        assert_eq!(classes.of_fixed_address(404), Class::Reject, "as it is set");
     }
 
     #[test]

@@ -50,6 +50,11 @@ impl Template {
         secrets.add_address(path, &self.sample);
     }
 
+    /// Whether all records have the same address.
+    pub(super) fn is_fixed(&self) -> bool {
+        matches!(self.pieces.as_slice(), [Piece::Text(_)])
+    }
+
     /// Scheme, host and port: what may be said of the address in an error.
     pub(super) fn origin(&self) -> String {
         origin(&self.sample)
@@ -58,7 +63,7 @@ impl Template {
     /// The address for a record. The error is for the person who must mend
     /// the record.
     pub(super) fn fill(&self, record: &SinkRecord) -> Result<Url, String> {
-        if let [Piece::Text(_)] = self.pieces.as_slice() {
+        if self.is_fixed() {
             return Ok(self.sample.clone());
         }
         let key = if self.has_key() {
@@ -213,7 +218,9 @@ mod tests {
     fn without_the_key_in_it_any_key_will_do() {
         let template = Template::parse("http://h/in").unwrap();
         assert!(template.fill(&keyed(Value::Null)).is_ok());
-        assert!(!template.has_key());
+        assert!(template.is_fixed() && !template.has_key());
+        let by_topic = Template::parse("http://h/${topic}").unwrap();
+        assert!(!by_topic.is_fixed() && !by_topic.has_key());
     }
 
     #[test]

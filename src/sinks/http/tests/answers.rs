@@ -5,7 +5,7 @@ use super::*;
 #[tokio::test]
 async fn every_status_class_has_its_outcome() {
     let receiver = receiver(|arrival| Reply::status(arrival.text().parse().unwrap())).await;
-    let mut sink = sink(&receiver.url("/"), &[]).await;
+    let mut sink = sink(&receiver.url("/${topic}"), &[]).await;
     let mut sent = 0;
     for (outcome, statuses) in [
         ("delivered", vec!["200", "201", "202", "204"]),
@@ -32,6 +32,22 @@ async fn every_status_class_has_its_outcome() {
         sent,
         "one request a record, none repeated"
     );
+}
+
+#[tokio::test]
+async fn an_address_that_all_records_have_and_that_is_wrong_rejects_none() {
+    let receiver = receiver(|arrival| Reply::status(arrival.text().parse().unwrap())).await;
+    let batches = [("batching.enabled", "true"), ("batch.prefix", "")];
+    let batches = [&batches[..], &[("batch.suffix", "")]].concat();
+    for settings in [vec![], batches] {
+        let mut sink = sink(&receiver.url("/in"), &settings).await;
+        for status in ["404", "405", "410", "501", "505"] {
+            let (told, cause) = fate(sink.as_mut(), status).await;
+            assert_eq!(told, "unavailable", "{status}: {cause}");
+            assert!(cause.contains("http.url"), "what to mend: {cause}");
+        }
+        assert_eq!(fate(sink.as_mut(), "400").await.0, "reject");
+    }
 }
 
 #[tokio::test]

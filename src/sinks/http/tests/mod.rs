@@ -132,15 +132,17 @@ async fn an_endpoint_that_goes_away_is_an_outage_as_the_contract_has_it() {
 }
 
 #[actix::test]
-async fn an_endpoint_that_throttles_is_an_outage_as_the_contract_has_it() {
-    let busy = Arc::new(AtomicBool::new(false));
-    let is_busy = Arc::clone(&busy);
-    let receiver = receiver(move |_| match is_busy.load(Ordering::SeqCst) {
-        true => Reply::status(503),
-        false => Reply::ok(),
-    })
-    .await;
-    let factory = factory(&receiver.url("/"), &[("max.in.flight.requests", "2")]);
-    let turn = async |to| busy.store(to, Ordering::SeqCst);
-    check_outage(&factory, || turn(true), || turn(false)).await;
+async fn an_endpoint_that_takes_nothing_is_an_outage_as_the_contract_has_it() {
+    for status in [503, 401, 404] {
+        let shut = Arc::new(AtomicBool::new(false));
+        let is_shut = Arc::clone(&shut);
+        let receiver = receiver(move |_| match is_shut.load(Ordering::SeqCst) {
+            true => Reply::status(status),
+            false => Reply::ok(),
+        })
+        .await;
+        let factory = factory(&receiver.url("/in"), &[("max.in.flight.requests", "2")]);
+        let turn = async |to| shut.store(to, Ordering::SeqCst);
+        check_outage(&factory, || turn(true), || turn(false)).await;
+    }
 }
