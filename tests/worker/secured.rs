@@ -26,12 +26,22 @@ const RECORDS: usize = 200;
 const PASSWORD: &str = "hush-password-1";
 const STORE_PASSWORD: &str = "hush-store-2";
 const CLIENT_SECRET: &str = "hush-client-3";
+const PROXY_PASSWORD: &str = "hush-proxy-4";
 /// No secret.
-const CLIENT: &str = "no-secret-4";
+const CLIENT: &str = "no-secret-5";
 const STRING: &str = "org.apache.kafka.connect.storage.StringConverter";
 const MODULES: &str = "org.apache.kafka.common.security";
 
 type Properties = Vec<(&'static str, String)>;
+
+/// Where nobody listens: only a proxy leads to the token endpoint.
+const BEHIND_PROXY: &str = "http://localhost:1/token";
+
+/// The token endpoint as a proxy that wants a password.
+fn proxy(tokens: &TokenServer) -> String {
+    let address = tokens.url().trim_start_matches("http://");
+    format!("http://proxy:{PROXY_PASSWORD}@{address}")
+}
 
 /// A cluster with a listener for each way in.
 async fn cluster() -> Result<Kafka> {
@@ -87,6 +97,9 @@ async fn carries(
     for (key, value) in login {
         options = options.property(key, value);
     }
+    if let Some(tokens) = tokens {
+        options = options.environment("HTTP_PROXY", &proxy(tokens));
+    }
     let worker = Worker::start(&options)?;
     let all = |status: &Value| status["accepted"] == RECORDS;
     wait_for_status(&worker, name, MINUTE, all).await?;
@@ -107,7 +120,13 @@ fn show_no_secret(
 ) -> Result<()> {
     let key = key_text(&fs::read_to_string(kafka.client_certificate_file())?);
     ensure!(key.len() > 20, "no key in the client's file");
-    surfaces.hide(&[PASSWORD, STORE_PASSWORD, CLIENT_SECRET, &key])?;
+    surfaces.hide(&[
+        PASSWORD,
+        STORE_PASSWORD,
+        CLIENT_SECRET,
+        PROXY_PASSWORD,
+        &key,
+    ])?;
     let issued = tokens.map(TokenServer::issued).unwrap_or_default();
     ensure!(
         tokens.is_none() || !issued.is_empty(),
@@ -261,7 +280,7 @@ async fn a_token_lets_source_and_sink_in() -> Result<()> {
         &base[..],
         &[
             ("sasl.jaas.config", secured.as_str()),
-            ("sasl.oauthbearer.token.endpoint.url", tokens.url()),
+            ("sasl.oauthbearer.token.endpoint.url", BEHIND_PROXY),
         ],
     ]
     .concat();

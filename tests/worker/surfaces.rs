@@ -38,7 +38,7 @@ const PATHS_OF_A_CONNECTOR: [&str; 7] = [
     "/offsets",
 ];
 
-/// What is shorter is in every other text.
+/// What is shorter is in every other text of base64.
 const LEAST: usize = 6;
 
 /// The variables that a worker is started with.
@@ -86,7 +86,7 @@ impl Surfaces {
         Ok(())
     }
 
-    fn add(&mut self, place: &str, text: String) {
+    pub fn add(&mut self, place: &str, text: String) {
         self.0.push((place.to_owned(), text));
     }
 
@@ -178,9 +178,9 @@ fn forms(text: &str) -> Vec<String> {
             .to_owned(),
     ];
     for alphabet in [STANDARD, URL_SAFE] {
-        forms.extend((0..3).map(|shift| inside_base64(&alphabet, shift, text)));
+        let inside = (0..3).map(|shift| inside_base64(&alphabet, shift, text));
+        forms.extend(inside.filter(|form| form.len() >= LEAST));
     }
-    forms.retain(|form| form.len() >= LEAST);
     forms
 }
 
