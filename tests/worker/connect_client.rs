@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use reqwest::StatusCode;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sluice_test_support::java::ask_as_connects_client;
 use sluice_test_support::produce::{json_records, produce};
 
@@ -67,5 +67,17 @@ async fn a_client_of_kafka_connect_reads_restarts_and_validates() -> Result<()> 
         let answer = said.get(what).copied().unwrap_or_default();
         assert!(answer.contains(part), "{what} in {printed}");
     }
+
+    // The client is older than this path. What the broker tells is one
+    // settlement old.
+    let next = json_records(1, 1, 100);
+    produce(stage.kafka.bootstrap_servers(), &stage.name, next).await?;
+    let told = json!({"offsets": [{
+        "partition": {"kafka_topic": stage.name, "kafka_partition": 0},
+        "offset": {"kafka_offset": 1},
+    }]});
+    let is_past_the_record = |_, body: &Value| *body == told;
+    let path = format!("{path}/offsets/");
+    api.wait_for(&path, MINUTE, is_past_the_record).await?;
     Ok(())
 }
