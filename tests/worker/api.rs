@@ -38,6 +38,12 @@ impl Api {
         self.text(Method::POST, path).await
     }
 
+    pub async fn put(&self, path: &str, body: String) -> Result<(StatusCode, String)> {
+        let request = self.client.put(format!("{}{path}", self.url)).body(body);
+        let answer = request.send().await?;
+        Ok((answer.status(), answer.text().await?))
+    }
+
     /// Waits until a path answers as wanted.
     pub async fn wait_for(
         &self,

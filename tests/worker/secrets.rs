@@ -23,7 +23,7 @@ use sluice_test_support::worker::{Worker, WorkerOptions};
 use crate::api::Api;
 use crate::crew::status_of;
 use crate::stage::{BINARY, Stage};
-use crate::surfaces::Surfaces;
+use crate::surfaces::{Surfaces, VALIDATE};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const RECORDS: usize = 50;
@@ -217,7 +217,7 @@ async fn an_endpoint_that_repeats_what_it_got_makes_no_output_show_a_secret() ->
     for name in [basic, bearer, oauth, form, &name] {
         let (info, config) = (of(name, ""), of(name, "/config"));
         let places = [info.as_str(), &config, "sluice check"];
-        surfaces.show(&shown, &places)?;
+        surfaces.show(&shown, &[&places[..], &[VALIDATE]].concat())?;
         surfaces.show(CLIENT, &places)?;
         surfaces.show(
             name,

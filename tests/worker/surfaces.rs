@@ -2,24 +2,27 @@
 //! form.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::alphabet::{Alphabet, STANDARD, URL_SAFE};
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
-use reqwest::Method;
+use reqwest::{Method, StatusCode};
+use serde_json::Value;
 use sluice_test_support::worker::Worker;
 
 use crate::api::Api;
 use crate::stage::BINARY;
 
 /// What is read from of the worker, and of each connector.
-const PATHS: [&str; 9] = [
+const PATHS: [&str; 11] = [
     "/",
     "/connector-plugins",
     "/connector-plugins?connectorsOnly=false",
+    "/connector-plugins/http/config",
+    "/connector-plugins/kafka/config",
     "/connectors",
     "/connectors?expand=status&expand=info",
     "/health",
@@ -34,9 +37,10 @@ const PATHS_OF_A_CONNECTOR: [&str; 7] = [
     "/tasks",
     "/tasks/0/status",
     "/topics",
-    // There is no such thing, and the answer says so.
     "/offsets",
 ];
+
+pub const VALIDATE: &str = "PUT /connector-plugins/.../validate";
 
 /// What is shorter is in every other text of base64.
 const LEAST: usize = 6;
@@ -68,6 +72,7 @@ impl Surfaces {
         ] {
             surfaces.run(&arguments, &[])?;
         }
+        surfaces.validate(worker, &api).await?;
         let files = files(worker)?;
         let files: Vec<&str> = files.iter().filter_map(|path| path.to_str()).collect();
         let check = [&["check"], files.as_slice()].concat();
@@ -88,6 +93,20 @@ impl Surfaces {
 
     pub fn add(&mut self, place: &str, text: String) {
         self.0.push((place.to_owned(), text));
+    }
+
+    /// What is told of each connector's file by who validates it.
+    async fn validate(&mut self, worker: &Worker, api: &Api) -> Result<()> {
+        for path in files(worker)?.into_iter().filter(|it| is_json(it)) {
+            let text = fs::read_to_string(path)?;
+            let config: Value = serde_json::from_str(&text)?;
+            let class = config["connector.class"].as_str().context("no class")?;
+            let path = format!("/connector-plugins/{class}/config/validate");
+            let (code, answer) = api.put(&path, text).await?;
+            ensure!(code == StatusCode::OK, "{path} is {code}: {answer}");
+            self.add(VALIDATE, answer);
+        }
+        Ok(())
     }
 
     /// Runs a command; that of a failed connector ends with an error, and says
@@ -149,11 +168,15 @@ fn files(worker: &Worker) -> Result<Vec<PathBuf>> {
     let mut arguments = vec![worker.folder().join("worker.properties")];
     for entry in fs::read_dir(worker.folder())? {
         let path = entry?.path();
-        if path.extension().is_some_and(|it| it == "json") {
+        if is_json(&path) {
             arguments.extend([PathBuf::from("--connector"), path]);
         }
     }
     Ok(arguments)
+}
+
+fn is_json(path: &Path) -> bool {
+    path.extension().is_some_and(|it| it == "json")
 }
 
 /// As it is, in an address, in a form, in JSON, and inside of base64.
@@ -172,10 +195,7 @@ fn forms(text: &str) -> Vec<String> {
         encoded(b"-._*", "+"),
         // As the query of an address is sent.
         encoded(b"-._~!$&()*+,/:;=?@", "%20"),
-        serde_json::Value::from(text)
-            .to_string()
-            .trim_matches('"')
-            .to_owned(),
+        Value::from(text).to_string().trim_matches('"').to_owned(),
     ];
     for alphabet in [STANDARD, URL_SAFE] {
         let inside = (0..3).map(|shift| inside_base64(&alphabet, shift, text));
