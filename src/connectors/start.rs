@@ -76,13 +76,8 @@ impl ClusterId {
         self.0.get().cloned()
     }
 
-    /// It is for show only: a broker that does not tell is no trouble.
-    async fn learn(&self, admin: &Admin) {
-        if self.0.get().is_none()
-            && let Ok(id) = admin.cluster_id().await
-        {
-            let _ = self.0.set(id);
-        }
+    fn learn(&self, id: &str) {
+        self.0.get_or_init(|| id.to_owned());
     }
 }
 
@@ -103,8 +98,7 @@ pub(super) async fn start(
         connect(config).await?.admin(),
         config.consumer.client.bootstrap_servers.join(","),
     ));
-    ground.cluster_id.learn(&admin).await;
-    let producer = producer(config, &admin).await?;
+    let producer = producer(config, ground, &admin).await?;
     let selection = selection(&config.topics)?;
     let resolved = admin.resolve_topics(&selection).await?;
     for topic in &resolved.missing {
@@ -166,18 +160,31 @@ pub(super) async fn start(
 }
 
 /// The producer's settings, which know the source's cluster by its id if the
-/// sink writes to Kafka.
-async fn producer(config: &ConnectorConfig, admin: &Admin) -> Result<ProducerConfig, StartError> {
+/// sink writes to Kafka. Else the id is for show only: it is asked for until it
+/// is known, and a broker that does not tell is no trouble.
+async fn producer(
+    config: &ConnectorConfig,
+    ground: &Ground,
+    admin: &Admin,
+) -> Result<ProducerConfig, StartError> {
     let producer = config.producer.clone();
-    if !sinks::registry::produces(&config.class) {
+    let produces = sinks::registry::produces(&config.class);
+    if !produces && ground.cluster_id.get().is_some() {
         return Ok(producer);
     }
-    let id = admin.cluster_id().await.map_err(|error| {
-        StartError::Later(format!(
+    match admin.cluster_id().await {
+        Ok(id) => {
+            ground.cluster_id.learn(&id);
+            Ok(match produces {
+                true => producer.beside_cluster(id),
+                false => producer,
+            })
+        }
+        Err(_) if !produces => Ok(producer),
+        Err(error) => Err(StartError::Later(format!(
             "the cluster's id cannot be read: {error}; trying on"
-        ))
-    })?;
-    Ok(producer.beside_cluster(id))
+        ))),
+    }
 }
 
 pub(super) async fn connect(config: &ConnectorConfig) -> Result<Kafka, StartError> {

@@ -36,13 +36,15 @@ fn copy(stage: &Stage) -> String {
 }
 
 /// Ids with all that a record may have: every fifth without a key, every
-/// seventh with headers, one of them null and one repeated.
+/// seventh with headers, one of them null and one repeated, every eleventh
+/// without a timestamp.
 fn rich_records(count: usize) -> impl Iterator<Item = NewRecord> + Send + 'static {
     json_records(count, PARTITIONS, 100)
         .zip(FIRST_TIME..)
         .enumerate()
         .map(|(number, (mut record, timestamp))| {
-            record.timestamp = Some(timestamp);
+            // -1 is none.
+            record.timestamp = Some(if number % 11 == 0 { -1 } else { timestamp });
             if number % 5 > 0 {
                 record.key = Some(format!("key-{}", number % 1000).into_bytes());
             }
@@ -61,7 +63,10 @@ type Parts = (Option<Vec<u8>>, Vec<(String, Option<Vec<u8>>)>, Option<i64>);
 
 fn check_parts(count: usize, received: &[Received]) -> Result<()> {
     let expected: HashMap<Vec<u8>, Parts> = rich_records(count)
-        .filter_map(|it| Some((it.value?, (it.key, it.headers, it.timestamp))))
+        .filter_map(|it| {
+            let timestamp = it.timestamp.filter(|it| *it >= 0);
+            Some((it.value?, (it.key, it.headers, timestamp)))
+        })
         .collect();
     for record in received {
         let value = record

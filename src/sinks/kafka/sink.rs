@@ -179,8 +179,9 @@ enum TopicFlaw {
     Loop(String),
 }
 
-/// None is -1, as Kafka writes it. librdkafka takes 0 for none given and would
-/// write the present time, which is further off than a millisecond.
+/// None is -1, as Kafka writes it. librdkafka takes 0 for none given, in each of
+/// its calls, and would write the present time, which is further off than a
+/// millisecond.
 const fn timestamp(timestamp: Option<i64>) -> i64 {
     match timestamp {
         None => -1,

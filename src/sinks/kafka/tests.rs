@@ -142,6 +142,35 @@ async fn each_part_of_a_record_arrives_as_it_was() {
 }
 
 #[tokio::test]
+async fn timestamps_are_kept_but_for_the_first_of_all_which_is_the_next() {
+    let cluster = cluster();
+    let servers = cluster.bootstrap_servers();
+    let mut sink = opened(factory(&servers, &[("partition", "source")]).as_ref(), 0).await;
+    let kept = |timestamp| (timestamp, timestamp);
+    let timestamps = [
+        (Some(0), Some(1)),
+        kept(None),
+        kept(Some(1)),
+        kept(Some(-5)),
+        kept(Some(1_700_000_000_000)),
+        kept(Some(i64::MAX)),
+    ];
+    let records = (0..).zip(timestamps).map(|(offset, (timestamp, _))| {
+        let mut record = text_record(offset, "v");
+        record.timestamp = timestamp;
+        record
+    });
+    let (result, _) = put(sink.as_mut(), records.collect()).await;
+    assert_eq!(result, Ok(()));
+    let written = read(&servers, timestamps.len());
+    let written: Vec<_> = written
+        .iter()
+        .map(|it| it.timestamp().to_millis())
+        .collect();
+    assert_eq!(written, timestamps.map(|(_, expected)| expected));
+}
+
+#[tokio::test]
 async fn keys_lie_where_javas_producer_puts_them() {
     let cluster = cluster();
     let servers = cluster.bootstrap_servers();
