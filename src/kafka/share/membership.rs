@@ -27,6 +27,9 @@ pub(super) struct Member {
     config: Arc<ShareSourceConfig>,
     member_id: Arc<str>,
     epoch: i32,
+    /// The coordinator has the member, or a heartbeat is on its way that may
+    /// yet make it one.
+    may_be_known: bool,
     topics: Vec<Arc<str>>,
     /// The coordinator knows `topics`.
     subscribed: bool,
@@ -42,6 +45,7 @@ impl Member {
             config,
             member_id,
             epoch: JOINING_EPOCH,
+            may_be_known: false,
             subscribed: false,
             interval: INTERVAL_MIN,
             coordinator: None,
@@ -101,18 +105,22 @@ impl Member {
 
     fn refused(&mut self, code: ErrorCode, message: &str) -> Membership {
         self.failures += 1;
+        if matches!(
+            code,
+            ErrorCode::UnknownMemberId | ErrorCode::FencedMemberEpoch
+        ) {
+            self.epoch = JOINING_EPOCH;
+            self.subscribed = false;
+        }
+        self.may_be_known = self.has_joined();
         let group = &self.config.group_id;
         match code {
-            ErrorCode::UnknownMemberId | ErrorCode::FencedMemberEpoch => {
-                self.epoch = JOINING_EPOCH;
-                self.subscribed = false;
-                Membership::Troubled(
-                    format!(
-                        "group {group} does not know this member any more ({code:?}); joining anew"
-                    )
-                    .into(),
+            ErrorCode::UnknownMemberId | ErrorCode::FencedMemberEpoch => Membership::Troubled(
+                format!(
+                    "group {group} does not know this member any more ({code:?}); joining anew"
                 )
-            }
+                .into(),
+            ),
             ErrorCode::GroupIdNotFound => Membership::Failed(
                 format!(
                     "group id {group} belongs to a group of another kind (a consumer group), also \
@@ -210,13 +218,16 @@ impl Heart {
     }
 
     async fn leave(mut self) {
-        if !self.member.has_joined() {
+        if !self.member.may_be_known {
             return;
         }
         let group = Arc::clone(&self.member.config.group_id);
         match self.send(self.member.leave()).await {
             Ok(answer) if answer.error_code.is_ok() => {
                 tracing::info!(%group, "left the share group");
+            }
+            Ok(answer) if answer.error_code == ErrorCode::UnknownMemberId => {
+                tracing::debug!(%group, "the share group did not have this member");
             }
             Ok(answer) => {
                 tracing::warn!(%group, code = ?answer.error_code, "could not leave the share group");
@@ -235,6 +246,8 @@ impl Heart {
             }
         };
         let connection = self.cluster.member_connection(&address).await?;
+        // From here on, also if nobody waits for the answer any more.
+        self.member.may_be_known = true;
         let answer = wire::heartbeat(&connection, &heartbeat).await?;
         self.member.coordinator = Some(address);
         Ok(answer)
@@ -274,6 +287,24 @@ mod tests {
         );
         assert_eq!(second.member_id, first.member_id);
         assert_eq!(member.pause(), Duration::from_millis(1500));
+    }
+
+    #[test]
+    fn a_member_that_was_refused_has_nothing_to_leave_and_one_without_an_answer_has() {
+        let mut member = member();
+        assert!(!member.may_be_known);
+        member.may_be_known = true;
+        let lost = KrafkaError::timeout("heartbeat");
+        assert!(matches!(member.unreachable(&lost), Membership::Troubled(_)));
+        assert!(member.may_be_known, "the coordinator may have got it");
+        member.refused(ErrorCode::CoordinatorLoadInProgress, "");
+        assert!(!member.may_be_known);
+        member.may_be_known = true;
+        member.granted(7, 1500);
+        member.refused(ErrorCode::CoordinatorLoadInProgress, "");
+        assert!(member.may_be_known, "joined before");
+        member.refused(ErrorCode::UnknownMemberId, "");
+        assert!(!member.may_be_known);
     }
 
     #[test]
