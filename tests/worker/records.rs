@@ -16,7 +16,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const CHUNK: usize = 500;
 /// Rounds without a slow record, until broker and worker run warm.
 const WARM_UP: usize = 6;
-/// Rounds with one; of their times the median counts.
+/// Rounds with one, of which one may meet a busy machine.
 const ROUNDS: usize = 5;
 const SLOW: Duration = Duration::from_secs(5);
 
@@ -83,8 +83,7 @@ async fn beside_a_record_of_5_s_the_other_499_are_confirmed_within_100_ms() -> R
         }
     }
     waits.sort_by(f64::total_cmp);
-    let median = waits[ROUNDS / 2];
-    assert!(median < 0.1, "{median} s of {waits:?}");
+    assert!(waits[ROUNDS - 2] < 0.1, "{waits:?} s");
     assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
 
     // As many puts as rounds: each had its 500 records in flight at once.
