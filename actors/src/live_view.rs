@@ -243,6 +243,11 @@ impl LiveView {
         self.update(&name.into(), |view| view.is_restarting = true);
     }
 
+    /// The operator's wish was not granted.
+    pub fn not_restarting(&self, name: &str) {
+        self.update(&name.into(), |view| view.is_restarting = false);
+    }
+
     /// A connector begins anew; what it counted before is gone with its
     /// pipeline.
     pub fn begin_anew(&self, name: &str) {

@@ -90,6 +90,15 @@ pub enum SourceState {
 #[derive(Clone, Copy, Debug)]
 pub struct RestartTask(pub u32);
 
+/// Pipeline to supervisor: take no more, if all that is open could be given
+/// back; otherwise tell what could not, and go on.
+#[derive(Debug)]
+pub struct Quiesce {
+    /// How long to wait for records that were asked for.
+    pub patience: std::time::Duration,
+    pub reply: oneshot::Sender<Vec<RecordId>>,
+}
+
 /// Stop polling, finish, close; see the supervisor's list.
 #[derive(Debug)]
 pub struct Drain {
@@ -104,5 +113,7 @@ pub struct Drained {
     pub clean: bool,
     /// Open records that were given back undelivered.
     pub released: u64,
+    /// Open records on their last attempt, which the broker archives.
+    pub lost: usize,
     pub closed: SourceClosed,
 }

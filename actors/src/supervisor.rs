@@ -8,6 +8,7 @@
 mod drain;
 mod generation;
 mod health;
+mod quiesce;
 mod replacement;
 mod restart;
 mod stand_in;
@@ -29,12 +30,13 @@ use crate::inbox::Inbox;
 use crate::live_view::{ConnectorState, LiveView};
 use crate::mailbox::{Letter, Mailbox};
 use crate::messages::{
-    Drain, RecordFailed, RestartTask, SourceNews, SourceState, TaskEnd, TaskGone,
+    Drain, Quiesce, RecordFailed, RestartTask, SourceNews, SourceState, TaskEnd, TaskGone,
 };
 use crate::outcome::Cause;
 use crate::outlet::Outlet;
 use crate::ports::sink::SinkFactory;
 use crate::ports::source::{Source, SourceEvents};
+use crate::record::RecordId;
 use crate::retry::RetryPolicy;
 use crate::stuck_threads::StuckThreads;
 use crate::threads::Threads;
@@ -130,6 +132,16 @@ impl Pipeline {
         let (reply, drained) = tokio::sync::oneshot::channel();
         let _ = self.supervisor.send(Drain { deadline, reply }).await;
         drained.await.unwrap_or_default()
+    }
+
+    /// To be called before a drain that can be done without: stops polling, and
+    /// waits until what was asked for has come. A record on its last delivery
+    /// attempt would be archived if the drain ran out; if there is one, polling
+    /// goes on, and they are returned.
+    pub async fn quiesce(&self, patience: Duration) -> Vec<RecordId> {
+        let (reply, on_last_attempt) = tokio::sync::oneshot::channel();
+        let _ = self.supervisor.send(Quiesce { patience, reply }).await;
+        on_last_attempt.await.unwrap_or_default()
     }
 
     /// Closes a task's sink and opens another, also if the task has failed.

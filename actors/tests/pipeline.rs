@@ -1,11 +1,13 @@
 //! The pipeline's laws, with fakes and a paused clock.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_actors::books::{Policy, Tolerance};
 use sluice_actors::credit::Credit;
+use sluice_actors::gate::Gate;
 use sluice_actors::live_view::{ConnectorState, LiveView};
 use sluice_actors::ports::converter::{ConvertError, Converter};
 use sluice_actors::ports::sink::{SinkError, SinkTraits};
@@ -270,7 +272,7 @@ async fn a_sink_that_says_for_how_long_is_left_alone_so_long() {
         took < rests + REST / 2,
         "no back-off on top of it: {took:?}"
     );
-    let puts = running.seen.puts.load(std::sync::atomic::Ordering::SeqCst);
+    let puts = running.seen.puts.load(Ordering::SeqCst);
     assert_eq!(puts, PUTS);
     assert_eq!(running.source.delivery_count(0, 0), 1);
 }
@@ -292,13 +294,7 @@ async fn a_buffering_sinks_records_are_accepted_after_the_flush_only() {
     let running = start(&[200], policy(2, Tolerance::None), &sink);
     running.until_accepted(200).await;
     assert_eq!(running.seen.delivered.lock().len(), 200);
-    assert!(
-        running
-            .seen
-            .flushes
-            .load(std::sync::atomic::Ordering::SeqCst)
-            >= 1
-    );
+    assert!(running.seen.flushes.load(Ordering::SeqCst) >= 1);
 }
 
 fn buffering() -> SinkTraits {
@@ -339,10 +335,7 @@ async fn a_flush_that_finds_the_sink_unavailable_is_not_tried_in_a_loop() {
     let running = start(&[50], policy(2, Tolerance::None), &sink);
     running.until_accepted(50).await;
     assert!((0..50).all(|offset| running.source.delivery_count(0, offset) == 1));
-    let flushes = running
-        .seen
-        .flushes
-        .load(std::sync::atomic::Ordering::SeqCst);
+    let flushes = running.seen.flushes.load(Ordering::SeqCst);
     assert!(flushes < 40, "{flushes} flushes in 20 seconds");
 }
 
@@ -371,9 +364,7 @@ async fn after_a_lost_connection_late_outcomes_are_fenced() {
     });
     let running = start(&[1], policy(2, Tolerance::None), &sink);
     running
-        .until("put", |r| {
-            r.seen.puts.load(std::sync::atomic::Ordering::SeqCst) == 1
-        })
+        .until("put", |r| r.seen.puts.load(Ordering::SeqCst) == 1)
         .await;
     running.source.lose_connection();
     running.until_accepted(1).await;
@@ -401,13 +392,7 @@ async fn a_drain_finishes_what_is_open_and_fetches_no_more() {
         running.source.count(|fate| fate == Fate::Available),
         1000 - accepted
     );
-    assert_eq!(
-        running
-            .seen
-            .closed
-            .load(std::sync::atomic::Ordering::SeqCst),
-        4
-    );
+    assert_eq!(running.seen.closed.load(Ordering::SeqCst), 4);
 }
 
 #[actix::test]
@@ -432,9 +417,7 @@ async fn a_drain_keeps_its_deadline_when_the_sink_does_not_answer() {
     let sink = FakeSinkFactory::new(|_, _| Act::DeliverAfter(Duration::from_secs(3600)));
     let running = start(&[100], policy(2, Tolerance::None), &sink);
     running
-        .until("put", |r| {
-            r.seen.puts.load(std::sync::atomic::Ordering::SeqCst) >= 2
-        })
+        .until("put", |r| r.seen.puts.load(Ordering::SeqCst) >= 2)
         .await;
     let since = Instant::now();
     let drained = running.pipeline.drain(Duration::from_secs(5)).await;
@@ -471,5 +454,72 @@ async fn a_sink_that_kills_every_task_does_not_spin() {
             .await
             .released
             > 0
+    );
+}
+
+/// A sink that is down until told otherwise, and the only record of its
+/// source on its last attempt.
+async fn last_attempt_while_down() -> (Running, Arc<AtomicBool>) {
+    let up = Arc::new(AtomicBool::new(false));
+    let is_up = Arc::clone(&up);
+    let sink = FakeSinkFactory::new(move |_, _| match is_up.load(Ordering::SeqCst) {
+        true => Act::Deliver,
+        false => Act::Fail(SinkError::Unavailable("refused".into())),
+    });
+    let last = Policy {
+        gate: Gate::new(1),
+        ..policy(2, Tolerance::None)
+    };
+    let running = start(&[1], last, &sink);
+    running
+        .until("acquired", |it| {
+            matches!(it.source.fate(0, 0), Fate::Acquired { .. })
+        })
+        .await;
+    running
+        .until("entered", |it| {
+            it.view
+                .connector("test")
+                .is_some_and(|it| it.in_flight == 1)
+        })
+        .await;
+    (running, up)
+}
+
+#[actix::test]
+async fn a_record_on_its_last_attempt_that_waits_for_its_sink_keeps_the_pipeline_at_work() {
+    let (running, up) = last_attempt_while_down().await;
+    let last = running.pipeline.quiesce(Duration::from_secs(1)).await;
+    assert_eq!(last.len(), 1);
+    assert_eq!(last[0].to_string(), "orders-0@0");
+    up.store(true, Ordering::SeqCst);
+    running.source.append(0, b"later");
+    running.until_accepted(2).await;
+}
+
+#[actix::test]
+async fn the_look_before_a_restart_waits_for_records_that_were_asked_for() {
+    let (running, up) = last_attempt_while_down().await;
+    up.store(true, Ordering::SeqCst);
+    running.credit.set_awaiting(true);
+    let answer = async {
+        running.until_accepted(1).await;
+        running.credit.set_awaiting(false);
+    };
+    let patience = Duration::from_secs(100);
+    let (last, ()) = tokio::join!(running.pipeline.quiesce(patience), answer);
+    assert!(last.is_empty(), "{last:?}");
+    running.source.append(0, b"later");
+    tokio::time::sleep(LOCK).await;
+    assert_eq!(running.source.fate(0, 1), Fate::Available, "takes no more");
+}
+
+#[actix::test]
+async fn a_drain_that_runs_out_counts_what_is_lost() {
+    let (running, _up) = last_attempt_while_down().await;
+    let drained = running.pipeline.drain(Duration::from_secs(1)).await;
+    assert_eq!(
+        (drained.clean, drained.lost, drained.released),
+        (false, 1, 0)
     );
 }

@@ -1,12 +1,15 @@
 //! Keeps one connector: starts it, again while that may help, begins anew when
 //! the operator wants it, and drains it in the end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_actors::live_view::ConnectorState;
+use sluice_actors::live_view::{ConnectorState, LiveView};
 use sluice_actors::messages::Drained;
 use sluice_actors::retry::RetryPolicy;
+use sluice_actors::supervisor::Pipeline;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::start::{Ground, Running, StartError, start};
 use crate::config::connector::ConnectorConfig;
@@ -42,6 +45,8 @@ impl Keeper {
         let mut orders = Orders {
             orders,
             drain_timeout,
+            connector: config.name.clone(),
+            view: Arc::clone(&ground.view),
         };
         loop {
             let running = tokio::select! {
@@ -50,20 +55,19 @@ impl Keeper {
             };
             let (running, end) = match running {
                 Ok(running) => {
-                    let end = orders.next_end(running.as_ref()).await;
+                    let end = orders
+                        .next_end(running.as_ref().map(|it| &it.pipeline))
+                        .await;
                     (running, end)
                 }
                 Err(end) => (None, end),
             };
-            let deadline = match end {
-                End::Restart => drain_timeout,
-                End::Stop(deadline) => deadline,
-            };
+            let (End::Restart(deadline) | End::Stop(deadline)) = end;
             let clean = match running {
                 Some(running) => drain(&config.name, running, deadline).await,
                 None => true,
             };
-            if end != End::Restart {
+            if matches!(end, End::Stop(_)) {
                 return clean;
             }
             tracing::info!(connector = %config.name, "starting anew");
@@ -72,34 +76,60 @@ impl Keeper {
     }
 }
 
-/// How a pipeline is to end.
+/// How a pipeline is to end, and how long it has for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    Restart,
+    Restart(Duration),
     Stop(Duration),
 }
 
 struct Orders {
     orders: mpsc::Receiver<Order>,
     drain_timeout: Duration,
+    connector: String,
+    view: Arc<LiveView>,
 }
 
 impl Orders {
     /// The next order that ends the pipeline; those for tasks are passed on to
     /// it, if there is one.
-    async fn next_end(&mut self, running: Option<&Running>) -> End {
+    async fn next_end(&mut self, pipeline: Option<&Pipeline>) -> End {
         loop {
             match self.orders.recv().await {
                 Some(Order::RestartTask(task)) => {
-                    if let Some(running) = running {
-                        running.pipeline.restart_task(task).await;
+                    if let Some(pipeline) = pipeline {
+                        pipeline.restart_task(task).await;
                     }
                 }
-                Some(Order::Restart) => return End::Restart,
+                Some(Order::Restart) => {
+                    if let Some(left) = self.may_restart(pipeline).await {
+                        return End::Restart(left);
+                    }
+                }
                 Some(Order::Stop(deadline)) => return End::Stop(deadline),
                 None => return End::Stop(self.drain_timeout),
             }
         }
+    }
+
+    /// How long the drain may still take; `None` if it could lose a record.
+    /// Who gave the order has looked too, but not at what has come since.
+    async fn may_restart(&self, pipeline: Option<&Pipeline>) -> Option<Duration> {
+        let began = Instant::now();
+        let Some(pipeline) = pipeline else {
+            return Some(self.drain_timeout);
+        };
+        let last = pipeline.quiesce(self.drain_timeout / 4).await;
+        let Some(record) = last.first() else {
+            return Some(self.drain_timeout.saturating_sub(began.elapsed()));
+        };
+        tracing::error!(
+            connector = %self.connector, records = last.len(), %record,
+            "not restarted: records are on their last delivery attempt, and the broker would archive \
+             those that the drain gives back"
+        );
+        self.view.not_restarting(&self.connector);
+        None
     }
 }
 
@@ -116,6 +146,15 @@ fn log_drained(connector: &str, drained: &Drained) {
     let (released, unconfirmed) = (drained.released, drained.closed.unconfirmed);
     if drained.clean {
         tracing::info!(connector, "drained, all settlements confirmed");
+    } else if drained.lost > 0 {
+        tracing::error!(
+            connector,
+            lost = drained.lost,
+            released,
+            unconfirmed,
+            cause,
+            "drain cut short, records on their last delivery attempt do not come again"
+        );
     } else {
         tracing::warn!(
             connector,
@@ -165,4 +204,68 @@ async fn start_until_done(config: &ConnectorConfig, ground: &Ground) -> Option<R
 pub(super) fn never_ran(ground: &Ground, connector: &str) -> bool {
     let view = ground.view.connector(connector).unwrap_or_default();
     view.generation == 0 && matches!(view.state, ConnectorState::Failed(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_actors::books::{Policy, Tolerance};
+    use sluice_actors::credit::Credit;
+    use sluice_actors::gate::Gate;
+    use sluice_actors::ports::sink::SinkError;
+    use sluice_actors::testing::{
+        Act, AsTheyAre, FakeSinkFactory, FakeSource, conversion_of_values, policy, spec,
+    };
+    use sluice_actors::threads::Threads;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(10);
+
+    /// A pipeline whose sink is down, with a record that may be delivered so
+    /// often.
+    async fn pipeline_with_its_sink_down(limit: u16, view: &Arc<LiveView>) -> Pipeline {
+        let sink = FakeSinkFactory::new(|_, _| Act::Fail(SinkError::Unavailable("down".into())));
+        let credit = Credit::new(1 << 20);
+        let (source, events) = FakeSource::start(&credit, &[1], LONG);
+        let policy = Policy {
+            gate: Gate::new(limit),
+            ..policy(1, Tolerance::None)
+        };
+        let pipeline = Pipeline::start(
+            spec(policy, conversion_of_values(AsTheyAre), sink),
+            Arc::new(source),
+            events,
+            credit,
+            Threads::current(),
+            Arc::clone(view),
+        );
+        while view.connector("test").is_none_or(|it| it.in_flight == 0) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        pipeline
+    }
+
+    #[actix::test]
+    async fn a_restart_is_not_carried_out_over_a_record_on_its_last_attempt() {
+        tokio::time::pause();
+        for (limit, expected) in [(1, false), (2, true)] {
+            let view = LiveView::new();
+            let pipeline = pipeline_with_its_sink_down(limit, &view).await;
+            let (give, orders) = mpsc::channel(2);
+            give.send(Order::Restart).await.unwrap();
+            give.send(Order::Stop(LONG)).await.unwrap();
+            view.restarting("test");
+            let mut orders = Orders {
+                orders,
+                drain_timeout: LONG,
+                connector: "test".to_owned(),
+                view: Arc::clone(&view),
+            };
+            let end = orders.next_end(Some(&pipeline)).await;
+            let restarts = matches!(end, End::Restart(_));
+            assert_eq!(restarts, expected, "{limit}: {end:?}");
+            let shown = view.connector("test").unwrap();
+            assert_eq!(shown.is_restarting, expected, "{limit}");
+        }
+    }
 }

@@ -114,20 +114,23 @@ fn refuse_in_vain(sight: &ConnectorSight, task: u32) -> Result<(), RestError> {
     ))
 }
 
-/// A restart gives held records back, and the broker archives the one that
-/// comes back from its last attempt.
+/// A restart gives back what it cannot finish, and the broker archives what
+/// comes back from its last attempt. The keeper looks once more, at the books.
 fn refuse_to_lose(sight: &ConnectorSight) -> Result<(), RestError> {
-    if sight.view.held == 0 || sight.view.attempts_left != Some(0) {
+    if sight.view.attempts_left != Some(0) {
         return Ok(());
     }
-    let cause = sight.failure().map_or("unknown", |cause| cause);
+    let name = &sight.name;
+    let remedy = match sight.failure() {
+        None => "Wait until it is delivered, or".to_owned(),
+        Some(cause) => format!("Cause of the failure: {cause}. Mend it,"),
+    };
     Err(RestError::new(
         StatusCode::CONFLICT,
         format!(
-            "Connector {} holds a record on its last delivery attempt; given back, the broker \
-             would archive it. Raise share.delivery.count.limit of its share group, then restart \
-             the worker. Cause of the failure: {cause}",
-            sight.name
+            "Connector {name} has a record on its last delivery attempt; given back, the broker \
+             would archive it. {remedy} raise share.delivery.count.limit of its share group, and \
+             in its configuration if it is set there, and restart the worker"
         ),
     ))
 }
@@ -142,28 +145,38 @@ mod tests {
     use super::*;
     use crate::telemetry::rates::ConnectorRates;
 
-    fn failed(held: usize, attempts_left: u16) -> ConnectorSight {
+    fn sight(state: ConnectorState, attempts_left: Option<u16>) -> ConnectorSight {
         ConnectorSight {
             name: "orders".into(),
             at: Instant::now(),
             view: ConnectorView {
-                state: ConnectorState::Failed(Arc::from("record orders-0@7")),
-                held,
-                attempts_left: Some(attempts_left),
+                state,
+                in_flight: 1,
+                attempts_left,
                 ..ConnectorView::default()
             },
-            status: Status::Failed,
+            status: Status::Running,
             rates: ConnectorRates::default(),
             tasks: Vec::new(),
         }
     }
 
     #[test]
-    fn a_restart_that_would_lose_a_record_is_refused() {
-        assert_eq!(refuse_to_lose(&failed(1, 1)), Ok(()));
-        assert_eq!(refuse_to_lose(&failed(0, 0)), Ok(()), "none is held");
-        let refused = format!("{:?}", refuse_to_lose(&failed(1, 0)));
-        assert!(refused.contains("409"), "{refused}");
-        assert!(refused.contains("record orders-0@7"), "{refused}");
+    fn a_restart_that_could_lose_a_record_is_refused_whatever_the_record_waits_for() {
+        let failed = || ConnectorState::Failed(Arc::from("record orders-0@7"));
+        for may in [None, Some(1)] {
+            assert_eq!(refuse_to_lose(&sight(failed(), may)), Ok(()), "{may:?}");
+            let running = sight(ConnectorState::Running, may);
+            assert_eq!(refuse_to_lose(&running), Ok(()), "{may:?}");
+        }
+        for (state, remedy) in [
+            (ConnectorState::Running, "Wait until it is delivered"),
+            (failed(), "record orders-0@7. Mend it"),
+        ] {
+            let refused = format!("{:?}", refuse_to_lose(&sight(state, Some(0))));
+            assert!(refused.contains("409"), "{refused}");
+            assert!(refused.contains(remedy), "{refused}");
+            assert!(refused.contains("share.delivery.count.limit"), "{refused}");
+        }
     }
 }

@@ -13,6 +13,7 @@ mod groups;
 mod history;
 mod http;
 mod kafka_sink;
+mod last_attempt;
 mod load;
 mod main_job;
 mod memory;

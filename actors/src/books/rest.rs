@@ -1,7 +1,5 @@
 //! Records that nobody works on any more.
 
-use std::sync::Arc;
-
 use ahash::AHashSet;
 use tokio::time::Instant;
 
@@ -11,6 +9,16 @@ use crate::ports::source::Settlement;
 use crate::record::RecordId;
 
 impl Books {
+    /// What the gate does not let go, whoever has it: if it were given back,
+    /// the broker would archive it.
+    #[must_use]
+    pub fn on_last_attempt(&self) -> Vec<RecordId> {
+        let gate = self.policy.gate;
+        let open = self.ledger.unsettled();
+        let last = open.filter(|(_, delivery_count)| !gate.may_release(*delivery_count));
+        last.map(|(record, _)| record).collect()
+    }
+
     /// Gives back what nobody has settled, as far as the gate lets it, and
     /// empties the queue. The rest stays locked until its session ends; the
     /// broker archives it then, so each one is named.
@@ -18,22 +26,14 @@ impl Books {
         let gate = self.policy.gate;
         self.intake.clear();
         self.queue.clear();
-        let mut shut_out = Vec::new();
         let settle = self.ledger.settle_rest(Settlement::Release, |record| {
-            let may = gate.may_release(record.delivery_count);
-            if !may {
-                shut_out.push(RecordId {
-                    partition: Arc::clone(record.partition),
-                    offset: record.offset,
-                });
-            }
-            may
+            gate.may_release(record.delivery_count)
         });
         let effects = Effects {
             settle,
             ..Effects::default()
         };
-        (effects, shut_out)
+        (effects, self.on_last_attempt())
     }
 
     /// Gives back what no intake, queue or put knows any more, since the actor

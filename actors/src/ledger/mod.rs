@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::meters::{Spread, Timing};
 use crate::ports::source::{Answer, AnsweredRange, LostRange, SettleRange, Settlement};
-use crate::record::{SourcePartition, TopicId};
+use crate::record::{RecordId, SourcePartition, TopicId};
 use partition::{Fresh, PartitionLedger, SettledRun};
 
 /// One delivery of one record.
@@ -158,6 +158,12 @@ impl Ledger {
         partitions
             .filter_map(PartitionLedger::highest_delivery_count)
             .max()
+    }
+
+    /// Records that nobody has settled, with their delivery counts.
+    pub fn unsettled(&self) -> impl Iterator<Item = (RecordId, u16)> {
+        let partitions = self.partitions.values();
+        partitions.flat_map(PartitionLedger::unsettled)
     }
 
     /// Takes up records of one partition: offsets (ascending) with their

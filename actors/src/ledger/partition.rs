@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{Pin, Step, Unsettled};
 use crate::ports::source::{SettleRange, Settlement};
-use crate::record::SourcePartition;
+use crate::record::{RecordId, SourcePartition};
 
 /// A broker keeps what is in flight within some thousands of offsets; offsets
 /// further apart than this cannot be open together.
@@ -259,6 +259,15 @@ impl PartitionLedger {
     pub(super) fn highest_delivery_count(&self) -> Option<u16> {
         let unsettled = self.slots.iter().filter(|slot| slot.is_unsettled());
         unsettled.map(|slot| slot.delivery_count).max()
+    }
+
+    pub(super) fn unsettled(&self) -> impl Iterator<Item = (RecordId, u16)> {
+        let slots = (self.base..).zip(&self.slots);
+        let unsettled = slots.filter(|(_, slot)| slot.is_unsettled());
+        unsettled.map(|(offset, slot)| {
+            let partition = Arc::clone(&self.partition);
+            (RecordId { partition, offset }, slot.delivery_count)
+        })
     }
 
     pub(super) fn vacate_unsettled(&mut self, offsets: RangeInclusive<i64>) -> Ended {

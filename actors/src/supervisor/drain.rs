@@ -50,6 +50,7 @@ impl Draining {
         // 1. Stop polling.
         self.outlet.books.stop_polling();
         self.credit.set_window_records(0);
+        self.warn_of_last_attempts();
         self.view.update(&self.outlet.connector, |view| {
             if !matches!(view.state, ConnectorState::Failed(_)) {
                 view.state = ConnectorState::Draining;
@@ -66,17 +67,32 @@ impl Draining {
             kill.throw();
         }
         // 5. Give back the rest, through the gate.
-        let (released, shut_out) = self.release_rest();
+        let (released, lost) = self.release_rest();
         // 6. Wait for the broker's answers, close the sessions, leave the group.
         let rest = self.until.saturating_duration_since(Instant::now());
         let closed = self.outlet.source.close(rest).await;
         // 7. Say how it ended.
         self.show_end();
         Drained {
-            clean: finished && shut_out == 0 && closed.cause.is_none() && closed.unconfirmed == 0,
+            clean: finished && lost == 0 && closed.cause.is_none() && closed.unconfirmed == 0,
             released,
+            lost,
             closed,
         }
+    }
+
+    /// While there is still time to mend the sink.
+    fn warn_of_last_attempts(&self) {
+        let last = self.outlet.books.lock().on_last_attempt();
+        let Some(record) = last.first() else {
+            return;
+        };
+        tracing::warn!(
+            connector = %self.outlet.connector, records = last.len(), %record,
+            left = ?self.until.saturating_duration_since(Instant::now()),
+            "draining with records on their last delivery attempt; the broker archives those that \
+             are not delivered in time"
+        );
     }
 
     /// Waits until every record that is not held has its answer, also those
@@ -146,7 +162,8 @@ impl Draining {
         for record in &shut_out {
             tracing::error!(
                 connector = %self.outlet.connector, %record,
-                "record on its last delivery attempt is undelivered; the broker archives it now"
+                "record on its last delivery attempt is undelivered; the broker archives it now, \
+                 unless share.delivery.count.limit of the group was raised"
             );
         }
         (released, shut_out.len())

@@ -1,0 +1,64 @@
+//! The look before a drain that can be done without: whether it could lose a
+//! record.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{ActorFutureExt, AsyncContext, Context, Handler, WrapFuture};
+use tokio::time::Instant;
+
+use super::Supervisor;
+use crate::credit::Credit;
+use crate::inbox::Inbox;
+use crate::live_view::ConnectorState;
+use crate::mailbox::Letter;
+use crate::messages::Quiesce;
+use crate::record::RecordId;
+
+/// How often it is looked whether what was asked for has come.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// The source may be asking by the window that it knew, so the first look is
+/// not at once. Who does not answer has nothing to tell.
+async fn source_is_quiet(credit: Arc<Credit>, inbox: Arc<Inbox>, until: Instant) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let is_quiet = !credit.is_awaiting() && inbox.len() == 0;
+        if is_quiet || Instant::now() >= until {
+            return;
+        }
+    }
+}
+
+impl Supervisor {
+    /// What is on its last attempt; if there is any, polling goes on.
+    fn look_before_drain(&self) -> Vec<RecordId> {
+        let last = self.books.lock().on_last_attempt();
+        // One that has failed does not poll, and is not to begin again.
+        let has_failed = self
+            .view
+            .connector(&self.connector)
+            .is_some_and(|view| matches!(view.state, ConnectorState::Failed(_)));
+        if !last.is_empty() && !has_failed && !self.draining {
+            self.books.resume_polling();
+        }
+        last
+    }
+}
+
+impl Handler<Letter<Quiesce>> for Supervisor {
+    type Result = ();
+
+    fn handle(&mut self, letter: Letter<Quiesce>, ctx: &mut Self::Context) {
+        let Quiesce { patience, reply } = letter.message;
+        self.books.stop_polling();
+        self.credit.set_window_records(0);
+        let until = Instant::now() + patience;
+        let quiet = source_is_quiet(Arc::clone(&self.credit), Arc::clone(&self.inbox), until);
+        let quiet = quiet.into_actor(self);
+        ctx.spawn(quiet.map(|(), supervisor, _: &mut Context<Self>| {
+            // Nobody may be waiting any more.
+            let _ = reply.send(supervisor.look_before_drain());
+        }));
+    }
+}
