@@ -210,6 +210,7 @@ mod tests {
                     cause: "checksum".into(),
                 }],
                 lock_deadline: Instant::now() + Duration::from_secs(30),
+                lock: Duration::from_secs(30),
                 acquired_at: Instant::now(),
                 held: self.credit.hold(0),
             }])

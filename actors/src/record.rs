@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -89,6 +90,9 @@ pub struct AcquiredBatch {
     pub corrupt: Vec<CorruptRange>,
     /// When the locks end, as the broker told it.
     pub lock_deadline: Instant,
+    /// How long a fresh lock lasts, as the broker told it. What is left until
+    /// the deadline says nothing of it: the answer may have been slow.
+    pub lock: Duration,
     /// When the answer arrived.
     pub acquired_at: Instant,
     /// The bytes that these records hold; given back when dropped.

@@ -17,7 +17,7 @@ impl Books {
             .map(|record| (record.offset, record.delivery_count));
         let (deadline, now) = (batch.lock_deadline, batch.acquired_at);
         self.now = now;
-        self.lock_duration = deadline.saturating_duration_since(now);
+        self.lock_duration = batch.lock;
         for corrupt in &batch.corrupt {
             let offsets = corrupt.first_offset..=corrupt.last_offset;
             let counted = offsets

@@ -18,6 +18,8 @@ use crate::record::{AcquiredBatch, CorruptRange, RawRecord};
 use crate::retry::RetryPolicy;
 use crate::testing::{partition, raw_record, record};
 
+const LOCK: Duration = Duration::from_secs(30);
+
 fn books(retry_timeout: Option<Duration>, tolerance: Tolerance) -> Books {
     let policy = Policy {
         tolerance,
@@ -43,7 +45,8 @@ fn batch(offsets: std::ops::Range<i64>, delivery_count: u16) -> AcquiredBatch {
             })
             .collect(),
         corrupt: Vec::new(),
-        lock_deadline: now + Duration::from_secs(30),
+        lock_deadline: now + LOCK,
+        lock: LOCK,
         acquired_at: now,
         held: Credit::new(10).hold(0),
     }
@@ -334,8 +337,25 @@ fn locks_are_unwatched_long_before_a_renewal_would_be_late() {
     assert!(books.are_locks_watched(after(999)));
     assert!(!books.are_locks_watched(after(1000)));
     let mut short = batch(0..1, 1);
-    short.lock_deadline = short.acquired_at + Duration::from_millis(800);
+    short.lock = Duration::from_millis(800);
     books.acquire(&short, &mut Effects::default());
     assert!(books.are_locks_watched(after(99)));
     assert!(!books.are_locks_watched(after(100)));
+}
+
+/// Its records have little time left, and all others have as much as before.
+#[test]
+fn a_slow_answer_of_the_broker_makes_no_renewal_late() {
+    let mut books = books(None, Tolerance::None);
+    let in_time = batch(0..1, 1);
+    let mut slow = batch(1..2, 1);
+    slow.lock_deadline = slow.acquired_at + LOCK / 15;
+    for batch in [&in_time, &slow] {
+        books.acquire(batch, &mut Effects::default());
+    }
+    let at_once = books.watch_locks(slow.acquired_at);
+    assert_eq!(ranges(&at_once), [(1, 1, Settlement::Renew)]);
+    let early = in_time.lock_deadline - LOCK / 3;
+    let ahead = books.watch_locks(early);
+    assert_eq!(ranges(&ahead), [(0, 0, Settlement::Renew)]);
 }

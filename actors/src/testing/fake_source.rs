@@ -318,6 +318,7 @@ impl FakeSource {
                     records,
                     corrupt: Vec::new(),
                     lock_deadline: until,
+                    lock: self.lock_duration,
                     acquired_at: now,
                 });
             }

@@ -397,7 +397,7 @@ impl Client {
     /// The pipeline looks after locks of records; these have none yet.
     fn watch_unread(&mut self, now: Instant) {
         let brokers = &mut self.brokers;
-        self.unread.update(now, |one| {
+        self.unread.update(|one| {
             let book = brokers.get(&one.broker)?.books.get(&one.key)?;
             book.deadline(&one.acquired)
         });

@@ -182,7 +182,7 @@ impl Courier {
         sent_at: Instant,
     ) -> (i32, Vec<PartitionReply>) {
         let lock_ms = answer.acquisition_lock_timeout_ms;
-        let deadline = sent_at + millis(lock_ms).unwrap_or_default();
+        let lock = millis(lock_ms).unwrap_or_default();
         let arrived_at = Instant::now();
         let mut replies = Vec::new();
         for topic in answer.responses {
@@ -206,7 +206,8 @@ impl Courier {
                             partition: Arc::clone(name),
                             ranges,
                             doubled,
-                            deadline,
+                            deadline: sent_at + lock,
+                            lock,
                             arrived_at,
                             held: self
                                 .credit
@@ -270,6 +271,7 @@ impl Courier {
                 records: Vec::new(),
                 corrupt: corrupt.collect(),
                 lock_deadline: acquired.deadline,
+                lock: acquired.lock,
                 acquired_at: acquired.arrived_at,
                 held: self.credit.hold(0),
             }),
@@ -312,6 +314,7 @@ impl Courier {
             records: collected.records,
             corrupt: collected.corrupt,
             lock_deadline: acquired.deadline,
+            lock: acquired.lock,
             acquired_at: acquired.arrived_at,
             held,
         });

@@ -85,6 +85,8 @@ pub(super) struct Acquired {
     pub(super) doubled: bool,
     /// When the first of its locks ends.
     pub(super) deadline: Instant,
+    /// How long a fresh lock lasts.
+    pub(super) lock: Duration,
     pub(super) arrived_at: Instant,
     pub(super) bytes: Option<Bytes>,
     /// The credit for `bytes`, until the records have theirs.

@@ -152,16 +152,12 @@ impl UnreadQueue {
     /// Sets the deadlines right, which are those of the first locks to end, and
     /// forgets what has lost all its locks. Ranges may be renewed one after the
     /// other: the first lock ends later when the last of them has its answer.
-    pub(super) fn update(&mut self, now: Instant, deadline: impl Fn(&Unread) -> Option<Instant>) {
+    pub(super) fn update(&mut self, deadline: impl Fn(&Unread) -> Option<Instant>) {
         self.waiting.retain_mut(|one| {
             let Some(deadline) = deadline(one) else {
                 return false;
             };
-            if deadline == one.acquired.deadline {
-                return true;
-            }
             one.acquired.deadline = deadline;
-            one.acquired.arrived_at = now;
             true
         });
     }
@@ -208,6 +204,8 @@ fn pieces(unread: impl IntoIterator<Item = Unread>) -> Vec<Vec<Unread>> {
 }
 
 fn renewal_at(unread: &Unread) -> Instant {
-    let (from, to) = (unread.acquired.arrived_at, unread.acquired.deadline);
-    from + to.saturating_duration_since(from) / RENEWAL
+    let acquired = &unread.acquired;
+    let left = acquired.lock - acquired.lock / RENEWAL;
+    let renewal_at = acquired.deadline.checked_sub(left);
+    renewal_at.unwrap_or(acquired.arrived_at)
 }

@@ -72,6 +72,7 @@ impl Desk {
             }],
             doubled: false,
             deadline: self.now + LOCK,
+            lock: LOCK,
             arrived_at: self.now,
             bytes: None,
             held: Credit::new(0).hold(0),
@@ -104,6 +105,7 @@ impl Desk {
             records: records.map(raw_record).collect(),
             corrupt: corrupt.collect(),
             lock_deadline: self.now + LOCK,
+            lock: LOCK,
             acquired_at: self.now,
             held: Credit::new(0).hold(0),
         };

@@ -48,6 +48,7 @@ fn batch(acquired: Acquired) -> AcquiredBatch {
         records: offsets.map(raw_record).collect(),
         corrupt: Vec::new(),
         lock_deadline: acquired.deadline,
+        lock: acquired.lock,
         acquired_at: acquired.arrived_at,
         held: acquired.held,
     }
@@ -253,6 +254,7 @@ impl Sim {
                 ranges: ranges.iter().map(range).collect(),
                 doubled: false,
                 deadline: self.now + LOCK,
+                lock: LOCK,
                 arrived_at: self.now,
                 bytes: None,
                 held: self.credit.hold(1),

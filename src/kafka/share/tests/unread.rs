@@ -47,6 +47,7 @@ impl Desk {
                 ranges: Vec::new(),
                 doubled: false,
                 deadline: self.now + LOCK,
+                lock: LOCK,
                 arrived_at: self.now,
                 bytes: Some(Bytes::from(vec![0; bytes])),
                 held: self.credit.hold(bytes),
@@ -216,9 +217,9 @@ fn what_waits_is_renewed_and_read_after_the_answer() {
     assert_eq!(desk.renewal_at(), None);
 
     drop(all);
-    desk.queue.update(renewal_at, |_| Some(deadline));
+    desk.queue.update(|_| Some(deadline));
     assert_eq!(desk.take(), [], "the answer will change its deadline");
-    desk.queue.update(renewal_at, |_| Some(renewal_at + LOCK));
+    desk.queue.update(|_| Some(renewal_at + LOCK));
     desk.renewing = false;
     let again = renewal_at + LOCK / 4;
     assert_eq!(desk.renewal_at(), Some(again), "and so on");
@@ -234,7 +235,7 @@ fn what_waits_is_kept_when_its_deadline_moves() {
     let mut desk = Desk::new(1);
     desk.put_back(1000);
     let later = desk.now + LOCK + MILLI;
-    desk.queue.update(desk.now, |_| Some(later));
+    desk.queue.update(|_| Some(later));
     let to_read = desk.read();
     assert_eq!(to_read[0].unread[0].acquired.deadline, later);
 }
@@ -243,7 +244,16 @@ fn what_waits_is_kept_when_its_deadline_moves() {
 fn what_has_lost_its_lock_is_not_read() {
     let mut desk = Desk::new(1);
     desk.push(1000);
-    desk.queue.update(desk.now, |_| None);
+    desk.queue.update(|_| None);
     assert_eq!(desk.take(), []);
     assert_eq!(desk.credit.held_bytes(), 0);
+}
+
+#[test]
+fn what_came_with_a_slow_answer_is_renewed_at_once() {
+    let mut desk = Desk::new(1);
+    desk.put_back(1000);
+    let soon = desk.now + LOCK / 2;
+    desk.queue.update(|_| Some(soon));
+    assert_eq!(desk.queue.due(desk.now).count(), 1);
 }
