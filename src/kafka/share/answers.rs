@@ -10,6 +10,7 @@ use sluice_actors::record::{AcquiredBatch, SourcePartition};
 use tokio::time::Instant;
 
 use super::broker::{Broker, InFlight, Pause, Sent};
+use super::reauthentication::Granted;
 use super::request::{Acquired, Failure, PartitionReply, Read, Refusal, Reply, Unread};
 use super::session::PartitionKey;
 use super::settlements::{Book, Told};
@@ -54,8 +55,19 @@ impl Broker {
         if let Some(lock) = reply.lock {
             self.lock = lock;
         }
-        if self.credentials.granted(reply.validity) {
-            effects.troubles.push((self.resource(), None));
+        match self.credentials.granted(reply.validity, now) {
+            Granted::Fine => {}
+            Granted::Recovered => effects.troubles.push((self.resource(), None)),
+            Granted::NoMoreTime => {
+                let trouble = format!(
+                    "fresh credentials for broker {} end when the last ones do: the token \
+                     endpoint must give out a new token before the last tenth of the old one's time",
+                    self.id
+                );
+                effects
+                    .troubles
+                    .push((self.resource(), Some(trouble.into())));
+            }
         }
         let lock_deadline = reply.sent_at + self.lock;
         let mut unanswered: BTreeSet<PartitionKey> = flight.settled.iter().copied().collect();

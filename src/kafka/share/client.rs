@@ -55,7 +55,7 @@ pub(super) struct Client {
     events: VecDeque<SourceEvent>,
     unread: UnreadQueue,
     metadata_is_stale: bool,
-    due_credentials: Vec<i32>,
+    due_credentials: Vec<(i32, Duration)>,
 }
 
 impl Names for Layout {
@@ -210,9 +210,8 @@ impl Client {
         for id in ids {
             let turn = self.turn(now);
             if let Some(broker) = self.brokers.get_mut(&id) {
-                if broker.credentials.ask(now) {
-                    self.due_credentials.push(id);
-                }
+                let limit = broker.credentials.ask(now, broker.lock);
+                self.due_credentials.extend(limit.map(|limit| (id, limit)));
                 requests.extend(broker.plan(&turn));
             }
         }
@@ -275,9 +274,10 @@ impl Client {
         }
     }
 
-    /// The brokers whose connections need fresh credentials now; to be told
-    /// by `credentials`. Requests need not wait for that.
-    pub(super) fn take_due_credentials(&mut self) -> Vec<i32> {
+    /// The brokers whose connections need fresh credentials now, and how long
+    /// that may take; to be told by `credentials`. Requests need not wait for
+    /// that.
+    pub(super) fn take_due_credentials(&mut self) -> Vec<(i32, Duration)> {
         std::mem::take(&mut self.due_credentials)
     }
 

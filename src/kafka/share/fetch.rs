@@ -110,9 +110,15 @@ impl Courier {
     }
 
     /// Credentials to authenticate a connection with anew.
-    pub(super) async fn fresh_credentials(&self) -> Result<Arc<AuthConfig>, Cause> {
-        let fresh = self.config.credentials.fresh().await;
-        fresh.map_err(|error| error.to_string().into())
+    pub(super) async fn fresh_credentials(
+        &self,
+        limit: Duration,
+    ) -> Result<Arc<AuthConfig>, Cause> {
+        let fresh = self.config.credentials.fresh();
+        match tokio::time::timeout(limit, fresh).await {
+            Ok(fresh) => fresh.map_err(|error| error.to_string().into()),
+            Err(_) => Err(format!("none came within {} ms", limit.as_millis()).into()),
+        }
     }
 
     async fn exchange(

@@ -111,7 +111,8 @@ impl Broker {
             Phase::Closing { .. } => true,
             Phase::Fetching | Phase::Settling => {
                 let unused = self.wanted.is_empty() && self.holds_nothing();
-                let drained = self.is_draining(turn.now) && self.holds_nothing();
+                let failed = self.credentials.has_failed() && self.is_draining(turn.now);
+                let drained = failed && self.holds_nothing();
                 unused || drained || self.credentials.is_over(turn.now)
             }
         }

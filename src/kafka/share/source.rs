@@ -284,9 +284,9 @@ impl Driver {
 
     /// Has credentials fetched that are due, beside the requests.
     fn fetch_credentials(&mut self) {
-        for broker in self.client.take_due_credentials() {
+        for (broker, limit) in self.client.take_due_credentials() {
             let courier = Arc::clone(&self.courier);
-            let fetch = async move { courier.fresh_credentials().await };
+            let fetch = async move { courier.fresh_credentials(limit).await };
             let fetch = AssertUnwindSafe(fetch).catch_unwind();
             // A session must never wait for credentials that cannot come.
             let none = |_| Err("fetching them panicked".into());

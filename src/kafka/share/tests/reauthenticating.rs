@@ -40,16 +40,21 @@ fn keep_open(sim: &mut Sim, time: Duration) {
     }
 }
 
+fn is_asked(sim: &mut Sim) -> bool {
+    let due = sim.client.take_due_credentials();
+    due.iter().any(|(broker, _)| *broker == 1)
+}
+
 /// They are asked for, and come.
 fn fresh(sim: &mut Sim) {
-    assert_eq!(sim.client.take_due_credentials(), [1]);
+    assert!(is_asked(sim));
     let fresh = Arc::new(AuthConfig::sasl_plain("alice", "hush"));
     sim.client.credentials(1, Ok(fresh), sim.now);
 }
 
 /// They are asked for, and cannot be had.
 fn none(sim: &mut Sim) {
-    assert_eq!(sim.client.take_due_credentials(), [1]);
+    assert!(is_asked(sim));
     sim.client.credentials(1, Err("no token".into()), sim.now);
     sim.plan();
 }
@@ -97,7 +102,7 @@ fn the_session_goes_on_where_it_was_and_nothing_is_lost() {
 fn requests_do_not_wait_while_credentials_are_fetched() {
     let mut sim = due();
     sim.fetch(1);
-    assert_eq!(sim.client.take_due_credentials(), [1]);
+    assert!(is_asked(&mut sim));
     sim.accept(1, &[]);
     let fetch = sim.fetch(1);
     assert!(fetch.max_wait < Duration::from_millis(100), "{fetch:?}");
@@ -209,4 +214,57 @@ fn a_broker_that_refuses_the_credentials_has_ended_the_session() {
     let news = sim.news();
     assert_eq!(news[0], "lost 0-9");
     assert!(news[1].starts_with("troubled"), "{news:?}");
+}
+
+/// As a token endpoint does that keeps its answers.
+#[test]
+fn a_token_that_comes_again_is_a_failure_and_the_session_is_drained() {
+    let mut sim = due();
+    let end = sim.now + LIFE - DUE;
+    sim.fetch(1);
+    sim.accept(1, &[]);
+    for _ in 0..2 {
+        fresh(&mut sim);
+        assert!(is_reauthentication(&sim.request().body));
+        sim.validity = Some(Validity::new(sim.now, end));
+        sim.accept(1, &[]);
+        assert!(sim.plan().is_empty(), "nothing is fetched any more");
+        assert!(sim.client.take_due_credentials().is_empty());
+        // Longer than the pause, and than the broker wants between two.
+        sim.pass(Duration::from_secs(2));
+        sim.plan();
+    }
+    let news = sim.news();
+    assert!(news[0].starts_with("troubled fresh"), "{news:?}");
+    assert_eq!(news.len(), 1, "told once: {news:?}");
+    fresh(&mut sim);
+    sim.request();
+    renewed(&mut sim);
+    assert_eq!(sim.news(), ["ready"], "a new one ends the trouble");
+    assert!(matches!(sim.request().body, Body::Fetch(_)));
+}
+
+#[test]
+fn a_token_endpoint_that_hangs_drains_the_session_before_the_end() {
+    let mut sim = due();
+    let lead = LIFE - DUE;
+    sim.fetch(1);
+    sim.accept(1, &[]);
+    let asked = sim.client.take_due_credentials();
+    assert_eq!(asked, [(1, lead + LOCK / 3)], "no longer");
+    sim.pass(lead / 2 - MILLI);
+    sim.fetch(1);
+    sim.accept(1, &[]);
+    sim.pass(MILLI);
+    assert!(sim.plan().is_empty(), "nothing new is begun");
+    sim.settle(0, 0, 7, Settlement::Accept);
+    sim.pass(MILLI);
+    sim.acknowledge();
+    sim.accept(1, &[0]);
+    sim.pass(lead / 2);
+    assert!(sim.plan().is_empty(), "the broker would take nothing");
+    sim.client.credentials(1, Err("none came".into()), sim.now);
+    assert_eq!(sim.request().epoch, -1, "it is replaced at the end");
+    sim.accept(1, &[]);
+    assert!(sim.news().contains(&"lost 8-9".to_owned()));
 }
