@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use reqwest::redirect::{Attempt, Policy};
-use reqwest::{Client, StatusCode};
+use reqwest::{Client, StatusCode, Url};
 
 use crate::http_client::told;
 
@@ -56,8 +56,45 @@ fn is_harmless(attempt: &Attempt<'_>) -> bool {
         StatusCode::PERMANENT_REDIRECT,
     ];
     let (first, next) = (attempt.previous().first(), attempt.url());
-    let same_host = first.is_some_and(|first| {
-        first.host() == next.host() && (first.scheme() == next.scheme() || next.scheme() == "https")
-    });
-    keeps.contains(&attempt.status()) && same_host && attempt.previous().len() <= MOST_REDIRECTS
+    let stays = first.is_some_and(|first| is_same_server(first, next));
+    keeps.contains(&attempt.status()) && stays && attempt.previous().len() <= MOST_REDIRECTS
+}
+
+/// Another port is another server, which is not to get the credentials; but
+/// one may send its callers from http to https, each at its usual port.
+fn is_same_server(first: &Url, next: &Url) -> bool {
+    let moves_to_tls = || {
+        let ports = [first, next].map(Url::port_or_known_default);
+        let schemes = [first, next].map(Url::scheme);
+        schemes == ["http", "https"] && ports == [Some(80), Some(443)]
+    };
+    first.origin() == next.origin() || (first.host() == next.host() && moves_to_tls())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirection_leads_to_the_same_port_or_from_http_to_https() {
+        for (first, next, expected) in [
+            ("http://h/a", "http://h/b", true),
+            ("http://h/a", "http://h:80/b", true),
+            ("https://h:8443/a", "https://h:8443/b", true),
+            ("http://h/a", "https://h/b", true),
+            ("http://h:80/a", "https://h:443/b", true),
+            ("http://h/a", "http://h:8080/b", false),
+            ("https://h/a", "https://h:8443/b", false),
+            ("http://h:8080/a", "http://h/b", false),
+            ("http://h/a", "https://h:8443/b", false),
+            ("http://h:8080/a", "https://h/b", false),
+            ("http://h:8080/a", "https://h:8080/b", false),
+            ("https://h/a", "http://h/b", false),
+            ("http://h/a", "http://other/b", false),
+            ("http://h/a", "https://other/b", false),
+        ] {
+            let [from, to] = [first, next].map(|text| Url::parse(text).unwrap());
+            assert_eq!(is_same_server(&from, &to), expected, "{first} to {next}");
+        }
+    }
 }

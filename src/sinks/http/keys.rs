@@ -186,7 +186,8 @@ pub const KEYS: &[Key] = &[
         Kind::Boolean,
         "false",
         "Whether redirections are followed: only 307 and 308, which keep method and body, and \
-         only to the same host, as others should not get the credentials.",
+         only to the same host and port, as others should not get the credentials, or from http \
+         to https at their usual ports.",
     ),
     preset(
         IN_FLIGHT,

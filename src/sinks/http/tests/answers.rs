@@ -188,11 +188,13 @@ async fn nobody_at_the_address_makes_the_sink_unavailable() {
 async fn redirections_are_not_followed_unless_harmless_and_wanted() {
     let other = receiver(|_| Reply::ok()).await;
     let elsewhere = other.url("/").replace("127.0.0.1", "localhost");
+    let other_port = other.url("/");
     let receiver = receiver(move |arrival| match arrival.path.as_str() {
         "/end" => Reply::ok(),
         "/away" => Reply::status(307).header("location", &elsewhere),
         "/as-get" => Reply::status(302).header("location", "/end"),
         "/loop" => Reply::status(307).header("location", "/loop"),
+        "/port" => Reply::status(308).header("location", &other_port),
         _ => Reply::status(308).header("location", "/end"),
     })
     .await;
@@ -210,11 +212,11 @@ async fn redirections_are_not_followed_unless_harmless_and_wanted() {
         ("POST", "whole")
     );
 
-    for path in ["/away", "/as-get", "/loop"] {
+    for path in ["/away", "/as-get", "/loop", "/port"] {
         let (told, cause) = fate(sink(&receiver.url(path), &follow).await.as_mut(), "a").await;
         assert_eq!(told, "unavailable", "{path}: {cause}");
     }
-    assert_eq!(other.count(), 0, "credentials stay with their host");
+    assert_eq!(other.count(), 0, "credentials stay with their server");
 }
 
 #[tokio::test]
