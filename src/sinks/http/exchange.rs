@@ -30,7 +30,8 @@ pub(super) enum Verdict {
     Delivered,
     /// For each record.
     Each(Vec<One>),
-    Retry(Cause),
+    /// Those behind them wait for so long, if that was asked for.
+    Retry(Cause, Option<Duration>),
     /// All of them, or one of them, can never be delivered.
     Reject(Cause),
     /// Nobody is to blame; for so long, if that is known.
@@ -145,7 +146,7 @@ impl Exchange {
             format!("({})", told(error))
         };
         let cause = format!("no answer from {origin} {what}; the request may have been taken");
-        Verdict::Retry(cause.into())
+        Verdict::Retry(cause.into(), None)
     }
 
     /// `records` are those in the request's body, if it has one.
@@ -156,9 +157,10 @@ impl Exchange {
         token: Option<&Secret>,
     ) -> Verdict {
         let (classes, status) = (&self.settings.classes, answer.status().as_u16());
-        let class = match self.has_fixed_address {
-            true => classes.of_fixed_address(status),
-            false => classes.of(status),
+        let class = match (records, self.has_fixed_address) {
+            (None, _) => classes.of_delete(status),
+            (Some(_), true) => classes.of_fixed_address(status),
+            (Some(_), false) => classes.of(status),
         };
         match class {
             Class::Success => self.read_success(answer, records, token).await,
@@ -191,7 +193,7 @@ impl Exchange {
                     "{origin} answered {status}, but {cause}; see {}",
                     keys::ITEMS
                 );
-                Verdict::Retry(cause.into())
+                Verdict::Retry(cause.into(), None)
             }
         }
     }
@@ -205,8 +207,8 @@ impl Exchange {
             Item::Fine => One::Delivered,
             Item::Failed(error) => One::Reject(cause("error", &error)),
             Item::Status(status, error) => match self.settings.classes.of(status) {
-                Class::Success => One::Delivered,
-                Class::Reject => One::Reject(cause(&status.to_string(), &error)),
+                Class::Success if !is_contradicted(status, &error) => One::Delivered,
+                Class::Success | Class::Reject => One::Reject(cause(&status.to_string(), &error)),
                 // Others of the request were taken: the endpoint is there.
                 Class::Retry | Class::Unavailable => One::Retry(cause(&status.to_string(), &error)),
             },
@@ -235,7 +237,7 @@ impl Exchange {
         let cause: Cause = format!("{}{hint}", cause.trim_end()).into();
         match class {
             Class::Success => Verdict::Delivered,
-            Class::Retry => Verdict::Retry(cause),
+            Class::Retry => Verdict::Retry(cause, wait),
             Class::Reject => Verdict::Reject(cause),
             Class::Unavailable => Verdict::Unavailable(cause, wait),
         }
@@ -246,4 +248,10 @@ impl Exchange {
         let wait = retry_after(value, SystemTime::now())?;
         Some(wait.min(self.settings.retry_after_max))
     }
+}
+
+/// Whether an item's error denies its status. That of a 409 which counts as a
+/// success only explains it.
+const fn is_contradicted(status: u16, error: &str) -> bool {
+    matches!(status, 200..=299) && !error.is_empty()
 }

@@ -276,7 +276,7 @@ pub const KEYS: &[Key] = &[
     unset(
         ITEM_ERROR,
         Kind::Text,
-        "A JSON pointer inside a result to its error. Without a status, a result that has one \
-         means that its record is rejected.",
+        "A JSON pointer inside a result to its error. A result that has one means that its record \
+         is rejected, unless it has a status other than 2xx, which then decides.",
     ),
 ];

@@ -201,7 +201,10 @@ impl Shared {
                     }
                 }
             }
-            Verdict::Retry(cause) => {
+            Verdict::Retry(cause, wait) => {
+                if let Some(wait) = wait {
+                    self.pause.begin(Instant::now() + wait, cause.clone());
+                }
                 places
                     .iter()
                     .for_each(|place| report.retry(*place, cause.clone()));

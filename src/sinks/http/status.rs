@@ -70,6 +70,16 @@ impl Classes {
         })
     }
 
+    /// Of the answer to a tombstone's DELETE: what was to be gone is gone, also
+    /// when the tombstone comes again or there never was anything.
+    pub(super) fn of_delete(&self, status: u16) -> Class {
+        let set = self.set_for(status);
+        set.unwrap_or_else(|| match status {
+            404 | 410 => Class::Success,
+            _ => usual(status),
+        })
+    }
+
     fn set_for(&self, status: u16) -> Option<Class> {
         let set = self.set.iter().find(|(codes, _)| codes.contains(&status));
         set.map(|(_, class)| *class)
@@ -177,6 +187,20 @@ mod tests {
             Class::Unavailable,
         ];
         assert_eq!(classed, expected);
+    }
+
+    #[test]
+    fn what_a_delete_does_not_find_is_gone_unless_the_settings_say_otherwise() {
+        let (classes, _) = read(&[]);
+        for code in [404, 410] {
+            assert_eq!(classes.of_delete(code), Class::Success, "{code}");
+        }
+        for code in [200, 204, 400, 401, 405, 409, 429, 500, 501, 503] {
+            assert_eq!(classes.of_delete(code), classes.of(code), "{code}");
+        }
+        let (classes, _) = read(&[("reject.on.status.codes", "404")]);
+        assert_eq!(classes.of_delete(404), Class::Reject);
+        assert_eq!(classes.of_delete(410), Class::Success);
     }
 
     #[test]

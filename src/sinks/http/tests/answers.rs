@@ -131,6 +131,64 @@ async fn after_its_wait_a_throttled_record_is_sent() {
 }
 
 #[tokio::test]
+async fn a_retry_after_holds_back_what_follows_a_record_that_is_retried() {
+    let plain = receiver(|arrival| {
+        let reply = Reply::status(arrival.text().parse().unwrap());
+        reply.header("retry-after", "7")
+    })
+    .await;
+    for (status, settings) in [
+        ("408", vec![]),
+        ("500", vec![]),
+        ("502", vec![]),
+        ("504", vec![]),
+        ("429", vec![("retry.on.status.codes", "429")]),
+    ] {
+        let factory = factory(&plain.url("/"), &settings);
+        let mut first = opened(factory.as_ref(), 0).await;
+        let (result, outcomes) = put(first.as_mut(), texts(&[status, "200"])).await;
+        assert_eq!(told(outcomes), [(0, "retry")], "{status}");
+        assert!(
+            matches!(result, Err(SinkError::UnavailableFor(..))),
+            "{status}: {result:?}"
+        );
+        let before = plain.count();
+        let mut second = opened(factory.as_ref(), 1).await;
+        let (result, _) = put(second.as_mut(), texts(&["200"])).await;
+        let Err(SinkError::UnavailableFor(cause, rest)) = result else {
+            panic!("{status}: {result:?}");
+        };
+        assert!(cause.contains(status), "{cause}");
+        assert!(rest <= Duration::from_secs(7), "{rest:?}");
+        assert_eq!(plain.count(), before, "nothing goes out meanwhile");
+    }
+}
+
+#[tokio::test]
+async fn a_tombstone_that_comes_again_is_delivered_though_nothing_is_left_to_delete() {
+    let receiver = receiver(|arrival| match (arrival.method.as_str(), arrival.attempt) {
+        ("DELETE", 0) => Reply::status(204),
+        ("DELETE", 1) => Reply::status(404),
+        _ => Reply::status(410),
+    })
+    .await;
+    let delete = ("behavior.on.null.values", "delete");
+    let url = receiver.url("/orders/${key}");
+    let mut usual = sink(&url, &[delete]).await;
+    for _ in 0..3 {
+        let (result, outcomes) = put(usual.as_mut(), vec![keyed(0, "k", Datum::null())]).await;
+        assert_eq!((result, told(outcomes)), (Ok(()), vec![(0, "delivered")]));
+    }
+    let value = Datum::schemaless(Value::String("value".into()));
+    let (_, outcomes) = put(usual.as_mut(), vec![keyed(1, "k", value)]).await;
+    assert_eq!(told(outcomes), [(0, "reject")], "410 to what has a value");
+    let set = [delete, ("reject.on.status.codes", "410")];
+    let mut set = sink(&url, &set).await;
+    let (_, outcomes) = put(set.as_mut(), vec![keyed(0, "k", Datum::null())]).await;
+    assert_eq!(told(outcomes), [(0, "reject")], "as it is set");
+}
+
+#[tokio::test]
 async fn a_request_without_an_answer_is_tried_again_and_may_have_been_taken() {
     let receiver = receiver(|arrival| match arrival.text().as_str() {
         "reset" => Reply::Reset,

@@ -154,6 +154,25 @@ async fn errors_of_single_items_inside_a_success_are_their_records_alone() {
 }
 
 #[tokio::test]
+async fn an_item_with_an_error_is_not_delivered_whatever_success_its_status_tells() {
+    let receiver = receiver(|_| {
+        let body = r#"{"items":[{"index":{"status":200,"error":{"reason":"no date"}}},
+            {"index":{"status":201,"error":{"reason":""}}},
+            {"index":{"status":409,"error":{"reason":"is there"}}}]}"#;
+        Reply::body(200, body)
+    })
+    .await;
+    let settings = [&ITEMS[..], &[("success.on.status.codes", "409")]].concat();
+    let mut sink = sink(&receiver.url("/_bulk"), &settings).await;
+    let (result, outcomes) = put(sink.as_mut(), texts(&["0", "1", "2"])).await;
+    assert_eq!(result, Ok(()));
+    let cause = cause_of(&outcomes[0].1);
+    assert!(cause.contains("200 no date"), "{cause}");
+    let fates = [(0, "reject"), (1, "delivered"), (2, "delivered")];
+    assert_eq!(told(outcomes), fates);
+}
+
+#[tokio::test]
 async fn a_success_that_does_not_tell_each_record_delivers_none() {
     let receiver = receiver(|_| Reply::body(200, r#"{"items":[{"index":{"status":200}}]}"#)).await;
     let mut sink = sink(&receiver.url("/_bulk"), &ITEMS).await;
