@@ -62,6 +62,12 @@ fn repeated(arrival: &Arrival) -> String {
     format!("{SAID}: {} {headers} {}", arrival.path, arrival.text())
 }
 
+/// The same as JSON, as those write it who put a backslash before each slash.
+fn repeated_in_json(arrival: &Arrival) -> String {
+    let body = json!({"error": repeated(arrival)});
+    body.to_string().replace('/', "\\/")
+}
+
 /// Token endpoints, and others that fail in each way that there is.
 fn talkative(arrival: &Arrival) -> Reply {
     let (path, text) = (&arrival.path, arrival.text());
@@ -75,7 +81,8 @@ fn talkative(arrival: &Arrival) -> Reply {
     match (arrival.attempt, text.contains("id-000007")) {
         _ if path.starts_with("/no-token") => failure(401),
         // A connector that fails, or puts this one aside.
-        (_, true) if path.starts_with("/bearer") || path.starts_with("/basic") => failure(400),
+        (_, true) if path.starts_with("/bearer") => Reply::body(400, repeated_in_json(arrival)),
+        (_, true) if path.starts_with("/basic") => failure(400),
         (0, true) => failure(503),
         (1, true) => failure(401),
         (2, true) => failure(500),

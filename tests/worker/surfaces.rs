@@ -131,8 +131,7 @@ impl Surfaces {
     /// Where a text is shown, in any form.
     pub fn places(&self, wanted: &str) -> Vec<&str> {
         let forms = forms(wanted);
-        let shows = |text: &str| forms.iter().any(|form| text.contains(form));
-        let shown = self.0.iter().filter(|(_, text)| shows(text));
+        let shown = self.0.iter().filter(|(_, text)| shows(text, &forms));
         shown.map(|(place, _)| place.as_str()).collect()
     }
 
@@ -140,9 +139,7 @@ impl Surfaces {
         for secret in secrets {
             let forms = forms(secret);
             for (place, text) in &self.0 {
-                let line = text
-                    .lines()
-                    .find(|line| forms.iter().any(|form| line.contains(form)));
+                let line = text.lines().find(|line| shows(line, &forms));
                 ensure!(line.is_none(), "{place} shows {secret}: {line:?}");
             }
         }
@@ -177,6 +174,16 @@ fn files(worker: &Worker) -> Result<Vec<PathBuf>> {
 
 fn is_json(path: &Path) -> bool {
     path.extension().is_some_and(|it| it == "json")
+}
+
+/// Also where more signs have a backslash than need one, or more than one: in
+/// JSON that is a text in other JSON.
+fn shows(text: &str, forms: &[String]) -> bool {
+    let plain = |text: &str| text.replace('\\', "");
+    let bare = plain(text);
+    forms
+        .iter()
+        .any(|form| text.contains(form) || bare.contains(&plain(form)))
 }
 
 /// As it is, in an address, in a form, in JSON, and inside of base64.
@@ -226,6 +233,14 @@ fn a_text_is_found_in_every_form() {
         ("in a query", "x?y=hush%20&%20d/%22%C3%A9?%3E&z".into()),
         ("in a form", "x=hush+%26+d%2F%22%C3%A9%3F%3E&z".into()),
         ("in JSON", format!("{}", serde_json::json!({"x": secret}))),
+        (
+            "in JSON as some write it",
+            r#"{"x":"hush & d\/\"é?>"}"#.into(),
+        ),
+        (
+            "in JSON that is in JSON",
+            r#"{"x":"{\"y\":\"hush%20&%20d\\/%22%C3%A9?%3E\"}"}"#.into(),
+        ),
     ] {
         let surfaces = Surfaces::from_text("there", text);
         assert_eq!(surfaces.places(secret), ["there"], "{form}");

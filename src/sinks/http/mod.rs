@@ -13,6 +13,7 @@ mod put_end;
 mod request;
 mod scrub;
 mod sink;
+mod spelling;
 mod status;
 mod template;
 mod tls;
