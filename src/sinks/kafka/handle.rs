@@ -92,7 +92,8 @@ impl Handle {
         }
     }
 
-    /// Hands a record over, waiting for room. Its receipt tells the rest.
+    /// Hands a record over, waiting for room. Its receipt tells the rest, also
+    /// when it is dropped since there is no producer.
     pub(super) async fn send(&self, mut outgoing: Outgoing<'_>) {
         let Some(producer) = &self.producer else {
             return;
@@ -250,5 +251,30 @@ impl ClientContext for Deliveries {
         if lasts && !self.troubled.swap(true, Ordering::AcqRel) {
             tracing::warn!(error = %reason, "producer reaches no broker, trying on");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_actors::outcome::Outcome;
+    use sluice_actors::report::Report;
+
+    use super::*;
+    use crate::sinks::kafka::receipts::Receipts;
+
+    #[tokio::test]
+    async fn what_is_handed_to_no_producer_is_not_delivered() {
+        let handle = Handle {
+            producer: None,
+            cluster_id: String::new(),
+        };
+        let report = Report::new(1);
+        let receipts = Receipts::new(report.clone());
+        let outgoing = BaseRecord::with_opaque_to("orders", receipts.receipt(0));
+        handle.send(outgoing.payload(b"x".as_slice())).await;
+        receipts.all_told().await;
+        assert_eq!(receipts.result(), Ok(()));
+        let retried = (0, Outcome::Retry("no delivery report".into()));
+        assert_eq!(report.every_call(), [retried]);
     }
 }

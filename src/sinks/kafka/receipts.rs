@@ -1,7 +1,7 @@
 //! The records of one put that are on their way, and what became of them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -44,6 +44,7 @@ impl Receipts {
         Box::new(Receipt {
             receipts: Arc::clone(self),
             place,
+            is_told: AtomicBool::new(false),
         })
     }
 
@@ -100,38 +101,49 @@ impl Receipts {
 pub(super) struct Receipt {
     receipts: Arc<Receipts>,
     place: usize,
+    /// Whether anything was said of the record.
+    is_told: AtomicBool,
 }
 
 impl Receipt {
     pub(super) fn delivered(&self) {
-        self.receipts.report.delivered(self.place);
+        self.tell().report.delivered(self.place);
     }
 
     pub(super) fn reject(&self, cause: String) {
-        self.receipts.report.reject(self.place, cause);
+        self.tell().report.reject(self.place, cause);
     }
 
     pub(super) fn retry(&self, cause: String) {
-        self.receipts.report.retry(self.place, cause);
+        self.tell().report.retry(self.place, cause);
     }
 
     /// The record or another one of its batch is at fault.
     pub(super) fn suspect(&self) {
-        self.receipts.told.lock().suspects.push(self.place);
+        self.tell().told.lock().suspects.push(self.place);
     }
 
     pub(super) fn fail(&self, error: SinkError) {
-        self.receipts.fail(error);
+        self.tell().fail(error);
     }
 
     pub(super) fn denied(&self, topic: &str) {
         self.receipts.told.lock().denied_topic = Some(topic.to_owned());
     }
+
+    fn tell(&self) -> &Receipts {
+        self.is_told.store(true, Ordering::Release);
+        &self.receipts
+    }
 }
 
-/// However a receipt ends, its record is on its way no more.
+/// However a receipt ends, its record is on its way no more. One that ends
+/// without a word may or may not have arrived: silence would count as delivered.
 impl Drop for Receipt {
     fn drop(&mut self) {
+        if !self.is_told.load(Ordering::Acquire) {
+            self.receipts.report.retry(self.place, "no delivery report");
+        }
         if self.receipts.open.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.receipts.all_told.notify_waiters();
         }
@@ -141,8 +153,34 @@ impl Drop for Receipt {
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
+    use sluice_actors::outcome::Outcome;
 
     use super::*;
+
+    #[test]
+    fn a_receipt_that_ends_without_a_word_delivers_nothing() {
+        let report = Report::new(6);
+        let receipts = Receipts::new(report.clone());
+        drop(receipts.receipt(0));
+        receipts.receipt(1).delivered();
+        receipts.receipt(2).reject("too large".to_owned());
+        receipts.receipt(3).retry("timed out".to_owned());
+        receipts.receipt(4).suspect();
+        let denied = receipts.receipt(5);
+        denied.denied("orders");
+        denied.fail(SinkError::Unavailable("denied".into()));
+        drop(denied);
+        assert!(receipts.is_settled());
+        let calls = report.every_call();
+        let places: Vec<usize> = calls.iter().map(|(place, _)| *place).collect();
+        assert_eq!(
+            places,
+            [0, 1, 2, 3],
+            "each once; what is open is told by others"
+        );
+        assert_eq!(calls[0].1, Outcome::Retry("no delivery report".into()));
+        assert_eq!(calls[1].1, Outcome::Delivered);
+    }
 
     #[test]
     fn a_put_is_over_when_the_last_receipt_is_back_however_it_ended() {
