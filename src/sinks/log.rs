@@ -11,6 +11,7 @@ use sluice_actors::value::{Datum, Value};
 
 use crate::config::definition::{Key, Kind, Preset, Reader, key};
 use crate::sinks::file::json_line::write_json;
+use crate::telemetry::log_writer::written;
 
 const MAX_LENGTH: &str = "log.max.length";
 
@@ -39,7 +40,7 @@ impl LogFactory {
     }
 }
 
-/// Records are printed whatever `log.level` says: what was not printed would
+/// Records are printed whatever `log.level` says: what is filtered out would
 /// count as delivered.
 pub const TARGET: &str = "sluice::record";
 
@@ -60,6 +61,12 @@ impl SinkFactory for LogFactory {
     }
 }
 
+/// What a record says; a null has no field.
+struct Line {
+    key: Option<String>,
+    value: Option<String>,
+}
+
 struct LogSink {
     max_length: usize,
     context: TaskContext,
@@ -73,18 +80,31 @@ impl Sink for LogSink {
 
     async fn put(&mut self, chunk: Chunk, report: Report) -> Result<(), SinkError> {
         for (place, record) in chunk.iter().enumerate() {
-            if let Err(error) = self.log(record) {
-                report.reject(place, format!("{} has no text: {error}", record.id()));
-            }
+            let line = match self.line(record) {
+                Ok(line) => line,
+                Err(error) => {
+                    report.reject(place, format!("{} has no text: {error}", record.id()));
+                    continue;
+                }
+            };
+            written(|| self.log(record, &line)).map_err(|error| {
+                SinkError::Unavailable(format!("the log cannot be written: {error}").into())
+            })?;
+            report.delivered(place);
         }
         Ok(())
     }
 }
 
 impl LogSink {
-    /// A null has no field.
-    fn log(&self, record: &SinkRecord) -> Result<(), ConvertError> {
-        let (key, value) = (self.text(&record.key)?, self.text(&record.value)?);
+    fn line(&self, record: &SinkRecord) -> Result<Line, ConvertError> {
+        Ok(Line {
+            key: self.text(&record.key)?,
+            value: self.text(&record.value)?,
+        })
+    }
+
+    fn log(&self, record: &SinkRecord, Line { key, value }: &Line) {
         tracing::info!(
             target: TARGET,
             connector = self.context.connector,
@@ -97,7 +117,6 @@ impl LogSink {
             value,
             "record"
         );
-        Ok(())
     }
 
     fn text(&self, datum: &Datum) -> Result<Option<String>, ConvertError> {
@@ -129,13 +148,17 @@ fn cut(text: &str, max: usize) -> String {
 mod tests {
     use std::io;
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use parking_lot::Mutex;
     use sluice_actors::outcome::Outcome;
     use tracing_subscriber::fmt::MakeWriter;
 
     use super::*;
-    use crate::sinks::contract::{check, factory_of, item, opened, put, record, text_record};
+    use crate::sinks::contract::{
+        check, check_outage, factory_of, item, opened, put, record, text_record,
+    };
+    use crate::telemetry::log_writer::LogWriter;
 
     fn factory(settings: &[(&str, &str)]) -> Arc<dyn SinkFactory> {
         let (factory, faults) = factory_of("log", settings);
@@ -143,11 +166,35 @@ mod tests {
     }
 
     #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
+    struct Lines {
+        text: Arc<Mutex<Vec<u8>>>,
+        is_closed: Arc<AtomicBool>,
+    }
+
+    impl Lines {
+        /// Logs to them on this thread.
+        fn log(&self) -> tracing::subscriber::DefaultGuard {
+            let builder = tracing_subscriber::fmt().json().flatten_event(true);
+            let subscriber = builder.with_writer(LogWriter(self.clone())).finish();
+            tracing::subscriber::set_default(subscriber)
+        }
+
+        /// Those of records.
+        fn read(&self) -> Vec<serde_json::Value> {
+            let text = String::from_utf8(self.text.lock().clone()).unwrap();
+            let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+            lines
+                .filter(|line: &serde_json::Value| line["target"] == TARGET)
+                .collect()
+        }
+    }
 
     impl io::Write for Lines {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().write(bytes)
+            match self.is_closed.load(Ordering::SeqCst) {
+                true => Err(io::ErrorKind::BrokenPipe.into()),
+                false => self.text.lock().write(bytes),
+            }
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -163,26 +210,53 @@ mod tests {
         }
     }
 
-    /// What a put of these records logs, and what it reports.
+    /// What a put of these records logs, and what it does not deliver.
     async fn logged(
         settings: &[(&str, &str)],
         records: Vec<SinkRecord>,
     ) -> (Vec<serde_json::Value>, Vec<(usize, Outcome)>) {
         let lines = Lines::default();
-        let builder = tracing_subscriber::fmt().json().flatten_event(true);
-        let subscriber = builder.with_writer(lines.clone()).finish();
-        let _logging = tracing::subscriber::set_default(subscriber);
+        let _logging = lines.log();
         let mut sink = opened(factory(settings).as_ref(), 3).await;
         let (result, outcomes) = put(sink.as_mut(), records).await;
         assert_eq!(result, Ok(()));
-        let text = String::from_utf8(lines.0.lock().clone()).unwrap();
-        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
-        (lines.collect(), outcomes)
+        let mut rejected = outcomes;
+        rejected.retain(|(_, outcome)| *outcome != Outcome::Delivered);
+        (lines.read(), rejected)
     }
 
     #[actix::test]
     async fn keeps_the_contract_of_sinks() {
         check(&factory(&[])).await;
+    }
+
+    #[actix::test]
+    async fn a_log_that_cannot_be_written_is_an_outage_as_the_contract_has_it() {
+        let lines = Lines::default();
+        let _logging = lines.log();
+        let close = async |closed| lines.is_closed.store(closed, Ordering::SeqCst);
+        check_outage(&factory(&[]), || close(true), || close(false)).await;
+        let text = |line: &serde_json::Value| line["value"].as_str().unwrap().to_owned();
+        let mut printed: Vec<_> = lines.read().iter().map(text).collect();
+        printed.sort_unstable();
+        let expected = ["after", "after", "away", "away too", "before", "before"];
+        assert_eq!(printed, expected);
+    }
+
+    #[tokio::test]
+    async fn what_was_printed_before_the_log_broke_off_is_delivered() {
+        let lines = Lines::default();
+        let _logging = lines.log();
+        let mut sink = opened(factory(&[]).as_ref(), 0).await;
+        let (result, outcomes) = put(sink.as_mut(), vec![text_record(0, "printed")]).await;
+        assert_eq!((result, outcomes), (Ok(()), vec![(0, Outcome::Delivered)]));
+        lines.is_closed.store(true, Ordering::SeqCst);
+        let (result, outcomes) = put(sink.as_mut(), vec![text_record(1, "lost")]).await;
+        let Err(SinkError::Unavailable(cause)) = result else {
+            panic!("{result:?}");
+        };
+        assert!(cause.contains("cannot be written: broken pipe"), "{cause}");
+        assert_eq!(outcomes, []);
     }
 
     #[tokio::test]

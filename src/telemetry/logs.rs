@@ -4,12 +4,13 @@ use tracing_subscriber::{EnvFilter, fmt};
 
 use crate::config::worker::{LogConfig, LogFormat};
 use crate::sinks::log;
+use crate::telemetry::log_writer::LogWriter;
 
 /// Turns logging on. A second call changes nothing.
 pub fn start(config: &LogConfig) {
     let builder = fmt()
         .with_env_filter(filter(config.level))
-        .with_writer(std::io::stderr);
+        .with_writer(LogWriter(std::io::stderr));
     // An error means that somebody has turned it on before.
     let _ = match config.format {
         LogFormat::Text => builder.with_ansi(false).try_init(),

@@ -1,6 +1,7 @@
 //! What the worker says of itself: logs, metrics.
 
 pub mod exposition;
+pub mod log_writer;
 pub mod logs;
 pub mod metrics;
 pub mod rates;
