@@ -12,12 +12,24 @@ use sluice_actors::supervisor::{Pipeline, PipelineSpec};
 use sluice_actors::testing::{AsTheyAre, FakeSource, conversion_of_values, policy};
 use sluice_actors::threads::Threads;
 use sluice_test_support::wait::eventually;
+use tokio::time::Instant;
+
+use crate::telemetry::exposition::render;
+use crate::telemetry::rates::Rates;
+use crate::telemetry::sight::{ConnectorSight, Standing, Status, WorkerSight};
 
 const TASKS: usize = 2;
 const NAME: &str = "audit";
 /// So long that no lock ends in a test.
 const LOCK: Duration = Duration::from_secs(600);
 const PATIENCE: Duration = Duration::from_secs(60);
+
+const READY: &str = "sluice_connector_ready";
+const IN_FLIGHT: &str = "sluice_records_in_flight";
+const DELIVERED: &str = "sluice_records_delivered_total";
+const ACCEPTED: &str = "kafka_connect_sink_task_sink_record_acknowledge_total";
+const REJECTED: &str = "kafka_connect_sink_task_sink_record_reject_total";
+const FAILURES: &str = "kafka_connect_task_error_total_record_failures";
 
 /// A connector with the sink, in a worker without Kafka.
 pub(super) struct Worker {
@@ -77,6 +89,67 @@ impl Worker {
         seen.unwrap_or_else(|error| panic!("{error}"));
     }
 
+    /// What health and status are made of.
+    fn sight(&self) -> ConnectorSight {
+        let (rates, now) = (Rates::default(), Instant::now());
+        let sight = ConnectorSight::of(&self.view, &rates, NAME, TASKS, now);
+        sight.expect("the connector is shown")
+    }
+
+    /// A connector's count in what Prometheus reads.
+    fn exported(&self, metric: &str) -> u64 {
+        let connectors = vec![self.sight()];
+        let worker = WorkerSight {
+            connectors,
+            ..WorkerSight::default()
+        };
+        let text = render(worker).expect("the exposition");
+        let series = format!("{metric}{{connector=\"{NAME}\"}} ");
+        let count = text.lines().find_map(|line| line.strip_prefix(&series));
+        let count = count.unwrap_or_else(|| panic!("no {series}in {text}"));
+        count.parse::<f64>().expect("a number") as u64
+    }
+
+    /// Health and metrics tell of a connector that is well and has delivered
+    /// all.
+    fn is_shown_well(&self) {
+        let sight = self.sight();
+        assert_eq!(sight.standing(), Standing::Ready);
+        assert_eq!(sight.sinks_open(), TASKS, "{:?}", sight.tasks);
+        assert_eq!(sight.tasks_in(Status::Running), TASKS, "{:?}", sight.tasks);
+        for (metric, expected) in [
+            (READY, 1),
+            (IN_FLIGHT, 0),
+            (ACCEPTED, self.appended),
+            (DELIVERED, self.appended),
+            (REJECTED, 0),
+            (FAILURES, 0),
+        ] {
+            assert_eq!(self.exported(metric), expected, "{metric}");
+        }
+    }
+
+    /// They tell of an outage: which task backs off, and that its records are
+    /// open.
+    fn is_shown_away(&self) {
+        let sight = self.sight();
+        let causes = sight.tasks.iter().filter_map(|task| task.state.cause());
+        assert!(causes.clone().count() > 0, "{:?}", sight.tasks);
+        assert!(causes.clone().all(|it| !it.is_empty()), "{:?}", sight.tasks);
+        // Sinks that could not even be opened are no less than bad.
+        if sight.sinks_open() == 0 {
+            assert_eq!(self.exported(READY), 0);
+            let standing = sight.standing();
+            let told =
+                matches!(&standing, Standing::Bad(it) if causes.clone().any(|cause| cause == it));
+            assert!(told, "{standing:?}");
+        }
+        assert!(self.exported(IN_FLIGHT) > 0);
+        assert!(self.exported(ACCEPTED) < self.appended);
+        assert_eq!(self.exported(DELIVERED), self.exported(ACCEPTED));
+        assert_eq!(self.exported(FAILURES), 0, "a record is blamed");
+    }
+
     /// Waits until all is delivered, by sinks that are well.
     pub(super) async fn delivers_all(&self) {
         self.until("all is accepted and the tasks run", |connector, tasks| {
@@ -94,6 +167,7 @@ impl Worker {
         let totals = connector.totals;
         let astray = totals.released + totals.rejected + totals.unknown + totals.fenced;
         assert_eq!(astray, 0, "{totals:?}");
+        self.is_shown_well();
     }
 
     /// What was delivered so far was delivered at once.
@@ -122,6 +196,7 @@ impl Worker {
         assert_eq!(connector.state, ConnectorState::Running);
         assert_eq!(connector.totals.accepted, before, "delivered in an outage");
         assert_eq!(connector.errors.rejected, 0, "a record is blamed");
+        self.is_shown_away();
     }
 
     pub(super) async fn end(self) {
