@@ -1,6 +1,6 @@
 //! The http sink, into a receiver outside the worker that counts.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
@@ -16,13 +16,26 @@ use crate::history::{lines_of, log, number, put_aside};
 use crate::stage::{Stage, wait_for_status};
 
 const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
 const PARTITIONS: i32 = 12;
+/// Of a value of 100 bytes beside its id.
+const PAD: usize = 100 - r#"{"id":"id-000000","pad":""}"#.len();
 
 /// Records whose key and one header are their id.
 async fn produce_ids(stage: &Stage, count: usize) -> Result<()> {
-    let records = json_records(count, PARTITIONS, 100)
+    produce_all(stage, count, records_of_ids(count)).await
+}
+
+fn records_of_ids(count: usize) -> impl Iterator<Item = NewRecord> + Send + 'static {
+    json_records(count, PARTITIONS, 100)
         .zip(ids(count))
-        .map(|(record, id)| record.header("kind", id.as_str()).key(id));
+        .map(|(record, id)| record.header("kind", id.as_str()).key(id))
+}
+
+async fn produce_all<I>(stage: &Stage, count: usize, records: I) -> Result<()>
+where
+    I: Iterator<Item = NewRecord> + Send + 'static,
+{
     let sent = produce(stage.kafka.bootstrap_servers(), &stage.name, records).await?;
     ensure!(sent == count, "{sent} of {count} were produced");
     Ok(())
@@ -34,6 +47,26 @@ fn to(receiver: &Receiver, stage: &Stage, tasks: usize) -> Value {
     connector["http.url"] = json!(receiver.url("/${topic}/${key}"));
     connector["http.headers.forward"] = json!("*");
     connector["idempotency.key.from"] = json!("topic");
+    connector
+}
+
+/// The same with each record's timestamp in its value, which is JSON.
+fn with_timestamps(mut connector: Value) -> Value {
+    for (key, value) in [
+        (
+            "value.converter",
+            "org.apache.kafka.connect.json.JsonConverter",
+        ),
+        ("value.converter.schemas.enable", "false"),
+        ("transforms", "stamp"),
+        (
+            "transforms.stamp.type",
+            "org.apache.kafka.connect.transforms.InsertField$Value",
+        ),
+        ("transforms.stamp.timestamp.field", "at"),
+    ] {
+        connector[key] = json!(value);
+    }
     connector
 }
 
@@ -67,14 +100,19 @@ async fn consumed(stage: &Stage, worker: &Worker) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_id_arrives_once_with_its_key_and_headers() -> Result<()> {
+async fn every_id_arrives_once_with_its_key_headers_and_timestamp() -> Result<()> {
     const RECORDS: usize = 100_000;
     const TASKS: usize = 50;
     let stage = Stage::set("http", PARTITIONS).await?;
-    produce_ids(&stage, RECORDS).await?;
+    // A millisecond each, and older than what the worker could make up.
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+    let oldest = i64::try_from((now - HOUR).as_millis())?;
+    let timed = records_of_ids(RECORDS).zip(oldest..);
+    let timed = timed.map(|(record, at)| record.timestamp(at));
+    produce_all(&stage, RECORDS, timed).await?;
     let receiver = Receiver::start(|_| Reply::ok()).await?;
     let began = Instant::now();
-    let worker = stage.worker(&to(&receiver, &stage, TASKS))?;
+    let worker = stage.worker(&with_timestamps(to(&receiver, &stage, TASKS)))?;
     let accepted = |status: &Value| status["accepted"] == RECORDS && status["in_flight"] == 0;
     let status = wait_for_status(&worker, "all are accepted", 2 * MINUTE, accepted).await?;
     let rate = RECORDS as f64 / began.elapsed().as_secs_f64();
@@ -87,18 +125,22 @@ async fn every_id_arrives_once_with_its_key_and_headers() -> Result<()> {
 
     let arrivals = receiver.arrivals();
     Tally::from_iter(arrivals.iter().map(|it| id(&stage, it))).exactly_once(ids(RECORDS))?;
-    let mut keys = Tally::default();
+    let (mut keys, mut times) = (Tally::default(), HashMap::new());
     for arrival in arrivals.iter() {
         let id = id(&stage, arrival);
         let body: Value = serde_json::from_slice(&arrival.body)?;
         ensure!(
-            body["id"] == id.as_str() && arrival.body.len() == 100,
+            body["id"] == id.as_str() && body["pad"].as_str().map(str::len) == Some(PAD),
             "{arrival:?}"
         );
+        times.insert(id.clone(), body["at"].as_i64());
         ensure!(arrival.header("kind") == Some(id.as_str()), "{arrival:?}");
         keys.extend(arrival.header("idempotency-key"));
     }
     assert_eq!((keys.distinct(), keys.duplicates()), (RECORDS, 0));
+    for (id, at) in ids(RECORDS).zip(oldest..) {
+        ensure!(times[&id] == Some(at), "{id} of {at}: {:?}", times[&id]);
+    }
     // A request opens a connection if none is idle when it begins. Each task
     // has one request at a time, so at most one connection that is in use, one
     // on its way back to the pool, and one that it began to open before the
