@@ -15,6 +15,7 @@ mod http;
 mod kafka_sink;
 mod last_attempt;
 mod load;
+mod logins;
 mod main_job;
 mod memory;
 mod poison;
