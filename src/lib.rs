@@ -17,5 +17,6 @@ mod pem;
 pub mod plugins;
 pub mod rest;
 pub mod sinks;
+mod small_file;
 pub mod telemetry;
 pub mod transforms;

@@ -1,10 +1,13 @@
 //! `/connector-plugins` and what is below it.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
+use tokio::task::spawn_blocking;
 
 use super::definitions;
 use super::error::RestError;
@@ -15,6 +18,8 @@ use crate::config::layers::Layer;
 use crate::plugins::{Plugin, PluginType, VERSION};
 
 const CLASS: &str = "connector.class";
+/// Files that a configuration names may lie on a disk that does not answer.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
 type Answer = Result<Json<Value>, RestError>;
 
@@ -68,9 +73,32 @@ pub(super) async fn validate(
         )));
     }
     let layers = vec![Layer::of(properties, "request")];
-    let checked = ConnectorConfig::read(layers, &rest.worker, &rest.checks)
-        .map_err(|error| RestError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    let check = move || ConnectorConfig::read(layers, &rest.worker, &rest.checks);
+    let checked = beside(CHECK_TIMEOUT, check)
+        .await?
+        .map_err(|error| internal(error.to_string()))?;
     Ok(Json(definitions::validated(&class, &checked)))
+}
+
+/// Runs what may read files on a thread of its own, for no longer than this.
+async fn beside<T: Send + 'static>(
+    timeout: Duration,
+    check: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, RestError> {
+    match tokio::time::timeout(timeout, spawn_blocking(check)).await {
+        Ok(Ok(checked)) => Ok(checked),
+        Ok(Err(_)) => Err(internal(
+            "The check of the configuration panicked; see the log",
+        )),
+        Err(_) => Err(internal(format!(
+            "Request timed out: the configuration was not checked within {timeout:?}; see whether \
+             the files that it names can be read"
+        ))),
+    }
+}
+
+fn internal(message: impl Into<String>) -> RestError {
+    RestError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
 }
 
 fn plugin<'a>(rest: &'a Rest, name: &str) -> Result<&'a Plugin, RestError> {
@@ -104,4 +132,28 @@ fn properties(body: &[u8]) -> Result<Properties, RestError> {
         properties.insert(key, text);
     }
     Ok(properties)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_check_that_hangs_holds_up_neither_the_thread_nor_the_answer() {
+        let (give, take) = channel::<()>();
+        let hangs = beside(Duration::from_millis(10), move || take.recv().is_ok());
+        let refused = format!("{:?}", hangs.await.unwrap_err());
+        assert!(refused.contains("500"), "{refused}");
+        assert!(refused.contains("timed out"), "{refused}");
+        drop(give);
+    }
+
+    #[tokio::test]
+    async fn a_check_that_panics_is_told() {
+        let panics = beside(Duration::from_secs(60), || panic!("boom"));
+        let refused = format!("{:?}", panics.await.map(|()| "fine").unwrap_err());
+        assert!(refused.contains("panicked"), "{refused}");
+    }
 }

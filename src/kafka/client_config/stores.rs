@@ -1,13 +1,12 @@
 //! Where trust and identity lie: PEM in files or in the settings, or PKCS12
 //! stores.
 
-use std::fs;
-
 use super::pkcs12::{Opened, StoreFlaw, open_pkcs12};
 use super::tls::{Identity, Tls, Trust};
 use crate::config::client_properties::ClientProperties;
 use crate::config::definition::{Faults, Secret};
 use crate::pem::{self, KeyFlaw};
+use crate::small_file;
 
 const TRUST_LOCATION: &str = "ssl.truststore.location";
 const TRUST_INLINE: &str = "ssl.truststore.certificates";
@@ -197,8 +196,8 @@ impl Stores<'_> {
     }
 
     fn check_identity_file(&mut self, path: &str) {
-        match fs::read(path) {
-            Err(error) => self.fault(IDENTITY_LOCATION, format!("{path} cannot be read: {error}")),
+        match small_file::read(path) {
+            Err(message) => self.fault(IDENTITY_LOCATION, format!("{path} {message}")),
             Ok(pem) => {
                 if let Err(message) = pem::certificates(&pem) {
                     self.fault(IDENTITY_LOCATION, format!("{path} {message}"));
@@ -298,10 +297,10 @@ impl Stores<'_> {
     }
 
     fn open(&mut self, store: &Store, path: &str) -> Option<Opened> {
-        let bytes = match fs::read(path) {
+        let bytes = match small_file::read(path) {
             Ok(bytes) => bytes,
-            Err(error) => {
-                self.fault(store.location, format!("{path} cannot be read: {error}"));
+            Err(message) => {
+                self.fault(store.location, format!("{path} {message}"));
                 return None;
             }
         };
@@ -326,11 +325,9 @@ impl Stores<'_> {
     }
 
     fn check_trust_file(&mut self, path: &str) {
-        let checked = match fs::read(path) {
-            Ok(pem) => pem::certificates(&pem).err().map(str::to_owned),
-            Err(error) => Some(format!("cannot be read: {error}")),
-        };
-        if let Some(message) = checked {
+        let checked = small_file::read(path)
+            .and_then(|pem| pem::certificates(&pem).map(drop).map_err(str::to_owned));
+        if let Err(message) = checked {
             self.fault(TRUST_LOCATION, format!("{path} {message}"));
         }
     }

@@ -119,6 +119,30 @@ async fn a_configuration_is_validated_key_by_key() {
 }
 
 #[actix::test]
+async fn no_validation_reads_a_file_that_is_none() {
+    let setting = Setting::new().await;
+    for key in ["ssl.truststore.location", "ssl.keystore.location"] {
+        let key = format!("consumer.override.{key}");
+        for (path, kind) in [("/dev/zero", "PEM"), ("/", "PKCS12")] {
+            let mut config = json!({
+                "name": "orders",
+                "connector.class": "file",
+                "consumer.override.security.protocol": "SSL",
+            });
+            config[&key] = json!(path);
+            config[key.replace("location", "type")] = json!(kind);
+            let body = config.to_string();
+            let (status, told) = setting.send(Method::PUT, VALIDATE, body).await;
+            assert_eq!(status, StatusCode::OK, "{told}");
+            let mut configs = told["configs"].as_array().unwrap().iter();
+            let one = configs.find(|it| it["value"]["name"] == *key).unwrap();
+            let errors = one["value"]["errors"].to_string();
+            assert!(errors.contains("is no regular file"), "{key}: {errors}");
+        }
+    }
+}
+
+#[actix::test]
 async fn what_is_no_configuration_of_the_plugin_is_a_bad_request() {
     let setting = Setting::new().await;
     let json_converter = "/connector-plugins/json/config/validate";

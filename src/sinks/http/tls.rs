@@ -1,13 +1,11 @@
 //! TLS for https: whom to trust, and who we are.
 
-use std::fs;
-
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::config::definition::Reader;
 use crate::sinks::http::keys;
-use crate::{http_client, pem};
+use crate::{http_client, pem, small_file};
 
 type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
@@ -45,11 +43,8 @@ fn from_file<T>(
     path: &str,
     parse: impl FnOnce(&[u8]) -> Result<T, String>,
 ) -> Option<T> {
-    let parsed = match fs::read(path) {
-        Ok(pem) => parse(&pem),
-        Err(error) => Err(format!("cannot be read: {error}")),
-    };
-    parsed
+    small_file::read(path)
+        .and_then(|pem| parse(&pem))
         .map_err(|message| reader.fault(key, format!("{path} {message}")))
         .ok()
 }
