@@ -12,7 +12,7 @@ use crate::credit::Credit;
 use crate::kill_switch::KillSwitch;
 use crate::live_view::LiveView;
 use crate::mailbox::{Letter, Mailbox};
-use crate::messages::{EndedPut, FlushedPuts, ReportedOutcomes, TaskGone};
+use crate::messages::{EndedPut, EnteredAll, FlushedPuts, ReportedOutcomes, TaskGone};
 use crate::outlet::Outlet;
 use crate::supervisor::Supervisor;
 
@@ -159,6 +159,12 @@ impl Handler<Letter<TaskGone>> for Acknowledger {
         });
         let _ = self.links.supervisor.signal(gone);
     }
+}
+
+impl Handler<Letter<EnteredAll>> for Acknowledger {
+    type Result = ();
+
+    fn handle(&mut self, _letter: Letter<EnteredAll>, _ctx: &mut Self::Context) {}
 }
 
 #[cfg(test)]

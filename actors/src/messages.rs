@@ -106,6 +106,10 @@ pub struct Drain {
     pub reply: oneshot::Sender<Drained>,
 }
 
+/// Supervisor to acknowledger: dropped when all is entered that came before.
+#[derive(Debug)]
+pub struct EnteredAll(pub oneshot::Sender<()>);
+
 /// How a drain ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drained {

@@ -18,7 +18,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, WrapFuture};
+use actix::{Actor, AsyncContext, Context, Handler};
 use tokio::time::Instant;
 
 use crate::books::{Books, Effects, Policy, SharedBooks};
@@ -40,6 +40,7 @@ use crate::record::RecordId;
 use crate::retry::RetryPolicy;
 use crate::stuck_threads::StuckThreads;
 use crate::threads::Threads;
+use drain::Draining;
 use generation::Generation;
 use stand_in::InboxWatch;
 
@@ -119,7 +120,8 @@ impl Pipeline {
             out_of_tasks: false,
             task_deaths: 0,
             last_task_death: None,
-            draining: false,
+            is_pausing: false,
+            drain: None,
         });
         Self {
             supervisor: Mailbox::new(addr, 16),
@@ -173,12 +175,15 @@ pub struct Supervisor {
     /// Deaths of tasks that came soon after one another.
     task_deaths: u32,
     last_task_death: Option<Instant>,
-    draining: bool,
+    /// The next generation is to be started after a pause.
+    is_pausing: bool,
+    drain: Option<Draining>,
 }
 
 impl Supervisor {
     fn start_generation(&mut self, ctx: &mut Context<Self>) {
         self.number += 1;
+        self.is_pausing = false;
         self.failed_tasks = 0;
         self.out_of_tasks = false;
         let myself = Mailbox::new(ctx.address(), 16);
@@ -244,7 +249,7 @@ impl Actor for Supervisor {
         self.start_generation(ctx);
         ctx.run_interval(HEALTH_TICK, |supervisor, ctx| {
             supervisor.stand_in();
-            if !supervisor.draining {
+            if !supervisor.is_closing() {
                 supervisor.check_health(ctx);
                 supervisor.view.note_come_up(&supervisor.connector);
             }
@@ -257,10 +262,13 @@ impl Handler<Letter<TaskGone>> for Supervisor {
 
     fn handle(&mut self, letter: Letter<TaskGone>, ctx: &mut Self::Context) {
         let gone = letter.message;
+        if self.is_closing() {
+            return;
+        }
         let Some(generation) = &mut self.generation else {
             return;
         };
-        if self.draining || !generation.is_current(&gone) {
+        if !generation.is_current(&gone) {
             return;
         }
         let has_failed = matches!(gone.end, TaskEnd::Failed(_));
@@ -298,22 +306,8 @@ impl Handler<Letter<Drain>> for Supervisor {
     type Result = ();
 
     fn handle(&mut self, letter: Letter<Drain>, ctx: &mut Self::Context) {
-        let Drain { deadline, reply } = letter.message;
-        self.draining = true;
-        let until = Instant::now() + deadline;
-        let draining = drain::Draining::of(self, until);
-        ctx.spawn(
-            draining
-                .run()
-                .into_actor(self)
-                .map(|drained, supervisor, ctx| {
-                    if let Some(generation) = supervisor.generation.take() {
-                        generation.kill();
-                    }
-                    // Nobody may be waiting any more.
-                    let _ = reply.send(drained);
-                    ctx.stop();
-                }),
-        );
+        if self.drain.is_none() {
+            self.drain(letter.message, ctx);
+        }
     }
 }

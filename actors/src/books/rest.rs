@@ -20,19 +20,18 @@ impl Books {
     }
 
     /// Gives back what nobody has settled, as far as the gate lets it, and
-    /// empties the queue. The rest stays locked until its session ends; the
-    /// broker archives it then, so each one is named.
-    pub fn release_rest(&mut self) -> (Effects, Vec<RecordId>) {
+    /// empties the queue. What puts have reported is settled first, also of
+    /// those that were cut short. The rest stays locked until its session ends;
+    /// the broker archives it then, so each one is named.
+    pub fn release_rest(&mut self, now: Instant) -> (Effects, Vec<RecordId>) {
+        let mut effects = self.task_gone(None, now);
         let gate = self.policy.gate;
         self.intake.clear();
         self.queue.clear();
-        let settle = self.ledger.settle_rest(Settlement::Release, |record| {
+        let released = self.ledger.settle_rest(Settlement::Release, |record| {
             gate.may_release(record.delivery_count)
         });
-        let effects = Effects {
-            settle,
-            ..Effects::default()
-        };
+        effects.settle.extend(released);
         (effects, self.on_last_attempt())
     }
 

@@ -359,3 +359,20 @@ fn a_slow_answer_of_the_broker_makes_no_renewal_late() {
     let ahead = books.watch_locks(early);
     assert_eq!(ranges(&ahead), [(0, 0, Settlement::Renew)]);
 }
+
+/// Its task was cut off before it could tell.
+#[test]
+fn what_a_put_has_reported_is_not_released_with_the_rest() {
+    let mut books = books(None, Tolerance::None);
+    let put = deliver(&mut books, 0..3, 1);
+    put.report.delivered(1);
+    let (effects, shut_out) = books.release_rest(Instant::now());
+    let expected = [
+        (1, 1, Settlement::Accept),
+        (0, 0, Settlement::Release),
+        (2, 2, Settlement::Release),
+    ];
+    assert_eq!(ranges(&effects), expected);
+    assert_eq!(shut_out, []);
+    assert!(books.queue().records().next().is_none());
+}

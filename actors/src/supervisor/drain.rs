@@ -3,34 +3,149 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix::{ActorContext, ActorFutureExt, AsyncContext, Context, WrapFuture};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Supervisor;
+use super::generation::Generation;
+use crate::acknowledger::Acknowledger;
 use crate::credit::Credit;
 use crate::delivery::Delivery;
 use crate::inbox::Inbox;
 use crate::kill_switch::KillSwitch;
 use crate::live_view::{ConnectorState, LiveView};
 use crate::mailbox::Mailbox;
-use crate::messages::{CloseTask, Drained};
+use crate::messages::{CloseTask, Drain, Drained, EnteredAll};
 use crate::outlet::Outlet;
+use crate::ports::source::Settlement;
 
 /// How often it is looked whether all is settled.
 const LOOK: Duration = Duration::from_millis(5);
 
+/// A drain that has begun.
 pub(super) struct Draining {
+    until: Instant,
+    /// Until then what is open is finished, and what dies is replaced.
+    finish_until: Instant,
+    /// Taken when that is over, and the sinks are closed.
+    reply: Option<oneshot::Sender<Drained>>,
+}
+
+impl Draining {
+    pub(super) fn is_closing(&self) -> bool {
+        self.reply.is_none()
+    }
+}
+
+impl Supervisor {
+    /// Whether nothing is started or replaced any more.
+    pub(super) fn is_closing(&self) -> bool {
+        self.drain.as_ref().is_some_and(Draining::is_closing)
+    }
+
+    pub(super) fn drain(&mut self, order: Drain, ctx: &mut Context<Self>) {
+        let Drain { deadline, reply } = order;
+        // 1. Stop polling.
+        self.books.stop_polling();
+        self.credit.set_window_records(0);
+        self.view.update(&self.connector, |view| {
+            if !matches!(view.state, ConnectorState::Failed(_)) {
+                view.state = ConnectorState::Draining;
+            }
+        });
+        self.warn_of_last_attempts(deadline);
+        // 2. Finish what is open; keep a part of the time for the rest.
+        let until = Instant::now() + deadline;
+        self.drain = Some(Draining {
+            until,
+            finish_until: until - deadline / 4,
+            reply: Some(reply),
+        });
+        if self.is_pausing {
+            self.start_generation(ctx);
+        }
+        self.look_later(ctx);
+    }
+
+    /// While there is still time to mend the sink.
+    fn warn_of_last_attempts(&self, left: Duration) {
+        let last = self.books.lock().on_last_attempt();
+        let Some(record) = last.first() else {
+            return;
+        };
+        tracing::warn!(
+            connector = %self.connector, records = last.len(), %record, ?left,
+            "draining with records on their last delivery attempt; the broker archives those that \
+             are not delivered in time"
+        );
+    }
+
+    /// The source may be asking by the window that it knew, so the first look
+    /// is not at once.
+    fn look_later(&self, ctx: &mut Context<Self>) {
+        ctx.run_later(LOOK, |supervisor, ctx| {
+            let finished = supervisor.is_finished();
+            if finished || supervisor.is_time_to_close() {
+                supervisor.close(finished, ctx);
+            } else {
+                supervisor.look_later(ctx);
+            }
+        });
+    }
+
+    /// Whether every record that is not held has its answer, also those that
+    /// the source had asked for: given back undelivered, they would have lost
+    /// an attempt. Looks in the order in which records come: at the source, at
+    /// its events, in the books.
+    fn is_finished(&self) -> bool {
+        if self.credit.is_awaiting() || self.inbox.len() > 0 {
+            return false;
+        }
+        let books = self.books.lock();
+        books.ledger().open() == books.ledger().held()
+    }
+
+    fn is_time_to_close(&self) -> bool {
+        let drain = self.drain.as_ref();
+        let is_over = drain.is_none_or(|drain| Instant::now() >= drain.finish_until);
+        let generation = self.generation.as_ref();
+        is_over || !(self.is_pausing || generation.is_some_and(Generation::has_tasks))
+    }
+
+    fn close(&mut self, finished: bool, ctx: &mut Context<Self>) {
+        let Some(drain) = &mut self.drain else {
+            return;
+        };
+        let reply = drain.reply.take();
+        let (until, finish_until) = (drain.until, drain.finish_until);
+        let closing = Closing::of(self, until);
+        ctx.spawn(closing.run(finished, finish_until).into_actor(self).map(
+            |drained, supervisor, ctx| {
+                if let Some(generation) = supervisor.generation.take() {
+                    generation.kill();
+                }
+                // Nobody may be waiting any more.
+                let _ = reply.map(|reply| reply.send(drained));
+                ctx.stop();
+            },
+        ));
+    }
+}
+
+struct Closing {
     until: Instant,
     outlet: Outlet,
     inbox: Arc<Inbox>,
     credit: Arc<Credit>,
     view: Arc<LiveView>,
     tasks: Vec<Mailbox<Delivery>>,
+    acknowledger: Option<Mailbox<Acknowledger>>,
     work_kill: Option<KillSwitch>,
 }
 
-impl Draining {
-    pub(super) fn of(parts: &Supervisor, until: Instant) -> Self {
+impl Closing {
+    fn of(parts: &Supervisor, until: Instant) -> Self {
         let generation = parts.generation.as_ref();
         Self {
             until,
@@ -42,30 +157,19 @@ impl Draining {
                 let tasks = generation.tasks.iter().flatten();
                 tasks.map(|task| task.mailbox.clone()).collect()
             }),
+            acknowledger: generation.map(|generation| generation.acknowledger.clone()),
             work_kill: generation.map(|generation| generation.work_kill.clone()),
         }
     }
 
-    pub(super) async fn run(self) -> Drained {
-        // 1. Stop polling.
-        self.outlet.books.stop_polling();
-        self.credit.set_window_records(0);
-        self.warn_of_last_attempts();
-        self.view.update(&self.outlet.connector, |view| {
-            if !matches!(view.state, ConnectorState::Failed(_)) {
-                view.state = ConnectorState::Draining;
-            }
-        });
-        // 2. Finish what is open; keep a part of the time for the rest.
-        let left = self.until.saturating_duration_since(Instant::now());
-        let finish_until = self.until - left / 4;
-        let finished = self.finish(finish_until).await;
+    async fn run(self, finished: bool, finish_until: Instant) -> Drained {
         // 3. Flush and close the sinks.
         self.close_tasks(finish_until).await;
-        // 4. Abandon what still runs.
+        // 4. Abandon what still runs, and enter what the tasks have told.
         if let Some(kill) = &self.work_kill {
             kill.throw();
         }
+        self.enter_all().await;
         // 5. Give back the rest, through the gate.
         let (released, lost) = self.release_rest();
         // 6. Wait for the broker's answers, close the sessions, leave the group.
@@ -81,46 +185,6 @@ impl Draining {
         }
     }
 
-    /// While there is still time to mend the sink.
-    fn warn_of_last_attempts(&self) {
-        let last = self.outlet.books.lock().on_last_attempt();
-        let Some(record) = last.first() else {
-            return;
-        };
-        tracing::warn!(
-            connector = %self.outlet.connector, records = last.len(), %record,
-            left = ?self.until.saturating_duration_since(Instant::now()),
-            "draining with records on their last delivery attempt; the broker archives those that \
-             are not delivered in time"
-        );
-    }
-
-    /// Waits until every record that is not held has its answer, also those
-    /// that the source had asked for: given back undelivered, they would have
-    /// lost an attempt. The source may be asking by the window that it knew, so
-    /// the first look is not at once.
-    async fn finish(&self, until: Instant) -> bool {
-        loop {
-            tokio::time::sleep(LOOK).await;
-            if self.is_finished() {
-                return true;
-            }
-            if Instant::now() >= until || !self.tasks.iter().any(Mailbox::is_connected) {
-                return false;
-            }
-        }
-    }
-
-    /// Looks in the order in which records come: at the source, at its events,
-    /// in the books.
-    fn is_finished(&self) -> bool {
-        if self.credit.is_awaiting() || self.inbox.len() > 0 {
-            return false;
-        }
-        let books = self.outlet.books.lock();
-        books.ledger().open() == books.ledger().held()
-    }
-
     async fn close_tasks(&self, until: Instant) {
         let mut closing = Vec::new();
         for task in &self.tasks {
@@ -133,6 +197,20 @@ impl Draining {
         let closed = futures::future::join_all(closing);
         let grace = Instant::now() + Duration::from_millis(500);
         let _ = tokio::time::timeout_at(until.max(grace), closed).await;
+    }
+
+    /// What was delivered at the last moment lies with the acknowledger still;
+    /// if that hangs, the broker's answers need the rest of the time.
+    async fn enter_all(&self) {
+        let Some(acknowledger) = &self.acknowledger else {
+            return;
+        };
+        let (done, entered) = oneshot::channel();
+        if acknowledger.signal(EnteredAll(done)).is_ok() {
+            let now = Instant::now();
+            let left = self.until.saturating_duration_since(now);
+            let _ = tokio::time::timeout_at(now + left / 2, entered).await;
+        }
     }
 
     /// With the last answers, which nobody else may come to show any more. A
@@ -151,9 +229,10 @@ impl Draining {
     fn release_rest(&self) -> (u64, usize) {
         let (mut released, mut shut_out) = (0, Vec::new());
         self.outlet.enter(|books| {
-            let (effects, kept) = books.release_rest();
+            let (effects, kept) = books.release_rest(Instant::now());
             let ranges = effects.settle.iter();
             released = ranges
+                .filter(|range| range.settlement == Settlement::Release)
                 .map(|range| (range.last_offset - range.first_offset + 1) as u64)
                 .sum();
             shut_out = kept;

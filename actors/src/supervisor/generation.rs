@@ -193,6 +193,11 @@ impl Generation {
         self.lives[task as usize].incarnation
     }
 
+    /// Whether a task is at work, or will be.
+    pub(super) fn has_tasks(&self) -> bool {
+        self.lives.iter().any(|life| !life.has_failed)
+    }
+
     /// Whether it stays away until it is restarted.
     pub(super) fn has_failed(&self, task: u32) -> bool {
         self.lives[task as usize].has_failed

@@ -39,7 +39,7 @@ impl Supervisor {
             .view
             .connector(&self.connector)
             .is_some_and(|view| matches!(view.state, ConnectorState::Failed(_)));
-        if !last.is_empty() && !has_failed && !self.draining {
+        if !last.is_empty() && !has_failed && self.drain.is_none() {
             self.books.resume_polling();
         }
         last

@@ -64,8 +64,10 @@ impl Supervisor {
             max_delay: LONGEST_PAUSE,
         };
         let delay = backoff.delay(self.generation_deaths, fastrand::f64());
-        ctx.run_later(delay, |supervisor, ctx| {
-            if !supervisor.draining {
+        self.is_pausing = true;
+        let number = self.number;
+        ctx.run_later(delay, move |supervisor, ctx| {
+            if supervisor.number == number && !supervisor.is_closing() {
                 supervisor.start_generation(ctx);
             }
         });
@@ -121,7 +123,7 @@ impl Supervisor {
             let is_next =
                 |generation: &Generation| generation.last_incarnation(task) + 1 == incarnation;
             if supervisor.number == number
-                && !supervisor.draining
+                && !supervisor.is_closing()
                 && supervisor.generation.as_ref().is_some_and(is_next)
             {
                 supervisor.start_task(task, incarnation);

@@ -81,7 +81,7 @@ impl Supervisor {
                 .into_actor(self)
                 .map(move |_, supervisor, _| {
                     if supervisor.number == number
-                        && !supervisor.draining
+                        && !supervisor.is_closing()
                         && let Some(generation) = &mut supervisor.generation
                     {
                         generation.end_task(task, incarnation);
@@ -107,7 +107,7 @@ impl Handler<Letter<RestartTask>> for Supervisor {
     type Result = ();
 
     fn handle(&mut self, letter: Letter<RestartTask>, ctx: &mut Self::Context) {
-        if !self.draining {
+        if self.drain.is_none() {
             self.restart_task(letter.message.0, ctx);
         }
     }

@@ -1,5 +1,6 @@
 //! What happens when an actor dies.
 
+mod drains;
 mod zombies;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
