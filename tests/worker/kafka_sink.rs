@@ -97,7 +97,7 @@ async fn all_arrive_intact(stage: &Stage, target: &Kafka, connector: &Value) -> 
     produce(servers, &stage.name, rich_records(RECORDS)).await?;
     let worker = stage.worker(connector)?;
     let all = |status: &Value| status["accepted"] == RECORDS && status["in_flight"] == 0;
-    let status = wait_for_status(&worker, "all are accepted", MINUTE, all).await?;
+    let status = wait_for_status(&worker, "all are accepted", 3 * MINUTE, all).await?;
     for field in ["rejected", "released", "lost", "unknown"] {
         assert_eq!(status[field], 0, "{field} of {status}");
     }

@@ -41,6 +41,9 @@ const COMMON: &[(&str, &str)] = &[
     ("share.coordinator.state.topic.num.partitions", "2"),
     // The default is a quarter of the heap that tests give a broker.
     ("log.cleaner.dedupe.buffer.size", "16777216"),
+    // Records bear times of long ago; half a minute after its start a broker
+    // would delete those that are older than a week.
+    ("log.retention.ms", "-1"),
 ];
 
 const REPLICATED_TOPICS: &[&str] = &[
