@@ -12,6 +12,7 @@ use sluice_test_support::process::{Process, Signal};
 use sluice_test_support::produce::{NewRecord, ids, produce};
 use sluice_test_support::wait::eventually;
 use sluice_test_support::worker::{Worker, WorkerOptions, run_command};
+use tokio::time::Instant;
 
 const SLUICE: &str = env!("CARGO_BIN_EXE_sluice");
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -36,15 +37,32 @@ fn last_figure(printed: &str, word: &str) -> Result<u64> {
     figure.with_context(|| format!("no figure before {word} in\n{printed}"))
 }
 
+/// The README's blocks in this language.
+fn readme(language: &str) -> Vec<&'static str> {
+    let blocks = include_str!("../../README.md")
+        .split("```")
+        .skip(1)
+        .step_by(2);
+    blocks.filter_map(|it| it.strip_prefix(language)).collect()
+}
+
 #[tokio::test]
-async fn the_demo_kills_tasks_and_loses_nothing() -> Result<()> {
-    let printed = run_command(SLUICE, &["demo", "--records", "3000", "--seconds", "3"]).await?;
-    assert_eq!(row(&printed, "in")?, 3000);
-    assert_eq!(row(&printed, "delivered")?, 3000);
-    assert_eq!(row(&printed, "lost")?, 0);
-    row(&printed, "duplicates")?;
+async fn the_readmes_first_command_kills_tasks_and_loses_nothing() -> Result<()> {
+    assert_eq!(readme("sh\n").first(), Some(&"cargo run -- demo\n"));
+    let began = Instant::now();
+    let printed = run_command(SLUICE, &["demo"]).await?;
+    // Its sinks sleep for 20 s in all, side by side: what the machine adds is
+    // less than twice that.
+    let took = began.elapsed();
+    ensure!(took < 3 * Duration::from_secs(20), "{took:?}: {printed}");
+    assert_eq!(row(&printed, "duplicates")?, 0, "{printed}");
+    let tally = readme("text\n")[0]
+        .split_once("...\n")
+        .context("no tally")?
+        .1;
+    ensure!(printed.contains(tally), "not as in README.md: {printed}");
     assert!(printed.contains("Nothing was lost."), "{printed}");
-    assert_eq!(last_figure(&printed, "accepted")?, 3000);
+    assert_eq!(last_figure(&printed, "accepted")?, 20_000);
     assert!(last_figure(&printed, "killed")? > 0, "{printed}");
     assert!(last_figure(&printed, "redelivered")? > 0, "{printed}");
     assert!(!printed.contains('\r'), "a pipe is no terminal: {printed}");
