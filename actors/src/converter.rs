@@ -206,7 +206,8 @@ impl Converter {
     fn show_idle_tasks(&self) {
         let _books = self.outlet.books.lock();
         if !self.kill.is_dead() {
-            self.outlet.books.set_idle_tasks(self.idle.len());
+            let next = self.idle.front().copied();
+            self.outlet.books.set_idle_tasks(self.idle.len(), next);
         }
     }
 
@@ -225,16 +226,20 @@ impl Converter {
     fn watch_books(&self, ctx: &mut Context<Self>) {
         let (books, kill) = (Arc::clone(&self.outlet.books), self.kill.clone());
         let wait = async move {
-            let work = books.work.notified();
-            tokio::pin!(work);
+            let (work, circuit) = (books.work.notified(), books.circuit().changed().notified());
+            tokio::pin!(work, circuit);
             // Registered before the look, so that no word falls in between.
             work.as_mut().enable();
-            let idle_tasks = books.idle_tasks();
+            circuit.as_mut().enable();
             let (due, is_due) = {
-                let mut books = books.lock();
-                let to_put = idle_tasks > 0 && books.queue().ready() > 0;
+                let next_task = books.next_task();
+                let (now, mut books) = (Instant::now(), books.lock());
+                let to_put = next_task.is_some_and(|task| books.has_put(task, now));
                 let is_due = to_put || !books.intake().is_empty();
-                (books.queue().next_due(), is_due)
+                // Once; from then on, who brings a task or work finds it due.
+                let probe = books.circuit().next_probe().filter(|at| *at > now);
+                let due = books.queue().next_due().into_iter().chain(probe).min();
+                (due, is_due)
             };
             if is_due {
                 // One batch at a time: who shares this thread has a turn too.
@@ -248,6 +253,7 @@ impl Converter {
             };
             tokio::select! {
                 () = work => {}
+                () = circuit => {}
                 () = due => {}
                 () = kill.dead() => {}
             }

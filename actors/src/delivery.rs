@@ -1,6 +1,7 @@
 //! One task: hands chunks to its own sink instance and tells what became of
 //! each record.
 
+mod flush;
 mod opening;
 mod put;
 
@@ -14,23 +15,23 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::acknowledger::Acknowledger;
-use crate::books::Put;
+use crate::books::{Put, PutEnd};
+use crate::circuit::{Refusal, SharedCircuit};
 use crate::converter::{Converter, EnlistTask};
 use crate::kill_switch::KillSwitch;
 use crate::live_view::{LiveView, TaskState};
 use crate::mailbox::{Letter, Mailbox};
-use crate::messages::{
-    CloseTask, DeliverChunk, EndedPut, FlushedPuts, TaskEnd, TaskGone, TaskReady,
-};
+use crate::messages::{CloseTask, DeliverChunk, EndedPut, TaskEnd, TaskGone, TaskReady};
 use crate::meters::TaskMeter;
 use crate::outcome::Cause;
 use crate::ports::sink::{SinkError, SinkFactory, TaskContext};
 use crate::progress::{Mark, NO_RECORD};
 use crate::retry::RetryPolicy;
-use crate::sink_host::{Called, SinkHost};
+use crate::sink_host::SinkHost;
 use crate::stuck_threads::StuckThreads;
+use flush::{FlushTold, flush};
 use opening::open_sink;
-use put::{PutTold, run_put, tell_end};
+use put::{PutTold, deliver};
 
 /// A buffering sink is flushed when no work has come for so long.
 const IDLE_FLUSH: Duration = Duration::from_millis(5);
@@ -43,7 +44,7 @@ pub(crate) struct DeliverySettings {
     pub(crate) delivery_timeout: Duration,
     /// The longest that a record waits for a flush while work keeps coming.
     pub(crate) flush_interval: Duration,
-    /// For opening a sink, and while it is unavailable.
+    /// For opening a sink.
     pub(crate) backoff: RetryPolicy,
     /// Threads of blocking sinks.
     pub(crate) stuck_threads: Arc<StuckThreads>,
@@ -52,9 +53,12 @@ pub(crate) struct DeliverySettings {
 /// Who a delivery actor talks to.
 #[derive(Clone)]
 pub(crate) struct DeliveryLinks {
+    pub(crate) connector: Arc<str>,
+    pub(crate) task: u32,
     pub(crate) converter: Mailbox<Converter>,
     pub(crate) acknowledger: Mailbox<Acknowledger>,
     pub(crate) view: Arc<LiveView>,
+    pub(crate) circuit: Arc<SharedCircuit>,
     pub(crate) generation: u32,
     /// This task's own; its generation's is the parent.
     pub(crate) kill: KillSwitch,
@@ -77,6 +81,42 @@ impl DeliveryLinks {
             () = self.kill.dead() => {}
         }
     }
+
+    /// Tells the circuit what the sink said of these puts. Returns why it is
+    /// unavailable, if it is, and how long this task rests.
+    fn note(&self, leases: &[u32], answer: &Result<(), SinkError>) -> Option<(Cause, Duration)> {
+        let (cause, lasts) = match answer {
+            Ok(()) | Err(SinkError::RejectedOne(_)) => {
+                self.circuit.answered(&self.connector, self.task);
+                return None;
+            }
+            Err(SinkError::Retry(_) | SinkError::Fatal(_)) => {
+                leases
+                    .iter()
+                    .for_each(|lease| self.circuit.undecided(*lease));
+                return None;
+            }
+            Err(SinkError::Unavailable(cause)) => (cause, None),
+            Err(SinkError::UnavailableFor(cause, lasts)) => (cause, Some(*lasts)),
+        };
+        let refusal = Refusal {
+            task: self.task,
+            leases,
+            cause,
+            lasts,
+        };
+        let refused = self.circuit.refused(&self.connector, &refusal);
+        Some((Arc::clone(cause), refused.rest))
+    }
+
+    /// Hands a chunk back that was not begun; nobody is to blame.
+    async fn give_back(&self, put: Put) {
+        self.tell(EndedPut {
+            lease: put.lease,
+            end: PutEnd::Abandoned,
+        })
+        .await;
+    }
 }
 
 /// 1. enlists with the converter, 2. opens its sink, 3. asks for work, 4. puts
@@ -84,7 +124,6 @@ impl DeliveryLinks {
 ///    sink, 6. asks again.
 pub struct Delivery {
     context: TaskContext,
-    name: Arc<str>,
     incarnation: u32,
     settings: DeliverySettings,
     links: DeliveryLinks,
@@ -97,9 +136,9 @@ pub struct Delivery {
     buffered: Vec<u32>,
     buffered_since: Option<Instant>,
     idle_flush: Option<SpawnHandle>,
-    /// How often in a row the sink was unavailable.
-    unavailable: u32,
-    /// The sink is left alone for a while.
+    /// Waits for the sink to take records again.
+    recovery: Option<SpawnHandle>,
+    /// The sink is left alone for a while, by this task at least.
     resting: bool,
     closing: Option<oneshot::Sender<()>>,
     shown: TaskState,
@@ -113,7 +152,6 @@ impl Delivery {
         links: DeliveryLinks,
     ) -> Self {
         Self {
-            name: context.connector.as_str().into(),
             context,
             incarnation,
             settings,
@@ -124,7 +162,7 @@ impl Delivery {
             buffered: Vec::new(),
             buffered_since: None,
             idle_flush: None,
-            unavailable: 0,
+            recovery: None,
             resting: false,
             closing: None,
             shown: TaskState::Opening,
@@ -143,20 +181,23 @@ impl Delivery {
 
     fn show(&mut self, state: TaskState) {
         self.shown = state.clone();
-        self.links
-            .view
-            .set_task_by(&self.links.kill, &self.name, self.context.task, state);
+        self.links.view.set_task_by(
+            &self.links.kill,
+            &self.links.connector,
+            self.context.task,
+            state,
+        );
     }
 
     /// Tells that this task is gone, and stops.
     fn end(&mut self, end: TaskEnd, ctx: &mut Context<Self>) {
         match &end {
             TaskEnd::Died(cause) => tracing::warn!(
-                connector = %self.name, task = self.context.task, error = %cause, "task died"
+                connector = %self.links.connector, task = self.context.task, error = %cause, "task died"
             ),
             TaskEnd::Failed(cause) => {
                 tracing::error!(
-                    connector = %self.name, task = self.context.task, error = %cause, "task failed"
+                    connector = %self.links.connector, task = self.context.task, error = %cause, "task failed"
                 );
                 self.show(TaskState::Failed(Arc::clone(cause)));
             }
@@ -175,7 +216,7 @@ impl Delivery {
         if std::mem::replace(&mut self.asked, true) {
             return;
         }
-        if self.shown != TaskState::Running {
+        if self.shown == TaskState::Opening {
             self.show(TaskState::Running);
         }
         let _ = self.links.converter.signal(TaskReady {
@@ -185,18 +226,19 @@ impl Delivery {
     }
 
     fn begin(&mut self, put: Put, ctx: &mut Context<Self>) {
-        let Some(mut host) = self.host.take_if(|_| !self.resting) else {
+        if self.resting {
+            return self.give_back(put, ctx);
+        }
+        let Some(mut host) = self.host.take() else {
             self.next = Some(put);
             return;
         };
         self.stop_idle_flush(ctx);
         let lease = put.lease;
         let deadline = Instant::now() + self.settings.delivery_timeout;
-        let links = self.links.clone();
+        let (links, buffers) = (self.links.clone(), self.settings.sink.traits().buffers);
         let running = async move {
-            let end = run_put(&mut host, put, &links, deadline).await;
-            let told = tell_end(&end);
-            links.tell(EndedPut { lease, end }).await;
+            let told = deliver(&mut host, put, &links, buffers, deadline).await;
             (host, told)
         };
         ctx.spawn(
@@ -206,6 +248,12 @@ impl Delivery {
         );
     }
 
+    /// For the others to put.
+    fn give_back(&self, put: Put, ctx: &mut Context<Self>) {
+        let links = self.links.clone();
+        ctx.spawn(async move { links.give_back(put).await }.into_actor(self));
+    }
+
     fn put_ended(&mut self, lease: u32, host: SinkHost, told: PutTold, ctx: &mut Context<Self>) {
         match told {
             PutTold::Fine => {
@@ -213,8 +261,6 @@ impl Delivery {
                 if self.settings.sink.traits().buffers {
                     self.buffered.push(lease);
                     self.buffered_since.get_or_insert_with(Instant::now);
-                } else {
-                    self.unavailable = 0;
                 }
                 self.next_step(ctx);
             }
@@ -222,9 +268,9 @@ impl Delivery {
                 self.host = Some(host);
                 self.next_step(ctx);
             }
-            PutTold::Unavailable(cause, lasts) => {
+            PutTold::Unavailable(cause, rest) => {
                 self.host = Some(host);
-                self.back_off(cause, lasts, ctx);
+                self.back_off(cause, rest, ctx);
             }
             PutTold::Gone(end) => self.end(end, ctx),
             PutTold::Killed => ctx.stop(),
@@ -253,27 +299,34 @@ impl Delivery {
         }
     }
 
-    fn back_off(&mut self, cause: Cause, lasts: Option<Duration>, ctx: &mut Context<Self>) {
+    /// Leaves the sink alone for so long, and asks for work again then: the
+    /// circuit may want a probe. Shows it until the sink takes records.
+    fn back_off(&mut self, cause: Cause, rest: Duration, ctx: &mut Context<Self>) {
         if self.closing.is_some() {
             return self.next_step(ctx);
         }
-        self.unavailable += 1;
         self.resting = true;
-        let delay = self
-            .settings
-            .backoff
-            .rest(lasts, self.unavailable, fastrand::f64());
-        if self.unavailable == 1 {
-            tracing::warn!(
-                connector = %self.name, task = self.context.task, error = %cause,
-                "sink unavailable, backing off"
-            );
+        if let Some(put) = self.next.take() {
+            self.give_back(put, ctx);
         }
         self.show(TaskState::BackingOff(cause));
-        ctx.run_later(delay, |delivery, ctx| {
+        ctx.run_later(rest, |delivery, ctx| {
             delivery.resting = false;
             delivery.next_step(ctx);
         });
+        let circuit = Arc::clone(&self.links.circuit);
+        let recovered = async move {
+            tokio::time::sleep(rest).await;
+            circuit.closed().await;
+        };
+        let recovery = ctx.spawn(recovered.into_actor(self).map(|(), delivery, _ctx| {
+            if matches!(delivery.shown, TaskState::BackingOff(_)) {
+                delivery.show(TaskState::Running);
+            }
+        }));
+        if let Some(before) = self.recovery.replace(recovery) {
+            ctx.cancel_future(before);
+        }
     }
 
     fn flush_when_idle(&mut self, ctx: &mut Context<Self>) {
@@ -301,61 +354,28 @@ impl Delivery {
         let links = self.links.clone();
         let timeout = self.settings.delivery_timeout;
         let running = async move {
-            let flush = links.mark.in_steps(NO_RECORD, host.flush());
-            let flushed = tokio::select! {
-                flushed = tokio::time::timeout(timeout, flush) => flushed,
-                () = links.kill.dead() => return None,
-            };
-            let flushed = flushed.unwrap_or_else(|_| Err("the flush took too long".into()));
-            match flushed {
-                Ok(result) => {
-                    links
-                        .tell(FlushedPuts {
-                            leases,
-                            result: result.clone(),
-                        })
-                        .await;
-                    Some(Ok((host, result)))
-                }
-                Err(cause) => Some(Err(cause)),
-            }
+            let told = flush(&mut host, leases, &links, timeout).await;
+            (host, told)
         };
         ctx.spawn(
             running
                 .into_actor(self)
-                .map(|flushed, delivery, ctx| delivery.flush_ended(flushed, ctx)),
+                .map(|(host, told), delivery, ctx| delivery.flush_ended(host, told, ctx)),
         );
     }
 
-    fn flush_ended(
-        &mut self,
-        flushed: Option<Called<(SinkHost, Result<(), SinkError>)>>,
-        ctx: &mut Context<Self>,
-    ) {
-        match flushed {
-            None => ctx.stop(),
-            Some(Err(cause)) => self.end(TaskEnd::Died(cause), ctx),
-            Some(Ok((_, Err(SinkError::Fatal(cause))))) => self.end(TaskEnd::Failed(cause), ctx),
-            Some(Ok((host, Ok(())))) => {
+    fn flush_ended(&mut self, host: SinkHost, told: FlushTold, ctx: &mut Context<Self>) {
+        match told {
+            FlushTold::Done => {
                 self.host = Some(host);
-                self.unavailable = 0;
                 self.next_step(ctx);
             }
-            Some(Ok((host, Err(SinkError::Unavailable(cause))))) => {
+            FlushTold::Unavailable(cause, rest) => {
                 self.host = Some(host);
-                self.back_off(cause, None, ctx);
+                self.back_off(cause, rest, ctx);
             }
-            Some(Ok((host, Err(SinkError::UnavailableFor(cause, lasts))))) => {
-                self.host = Some(host);
-                self.back_off(cause, Some(lasts), ctx);
-            }
-            Some(Ok((host, Err(error)))) => {
-                self.host = Some(host);
-                tracing::warn!(
-                    connector = %self.name, task = self.context.task, %error, "flush failed"
-                );
-                self.next_step(ctx);
-            }
+            FlushTold::Gone(end) => self.end(end, ctx),
+            FlushTold::Killed => ctx.stop(),
         }
     }
 

@@ -6,7 +6,7 @@
 //! - Actors, one file each: [`poller`], [`converter`], [`delivery`],
 //!   [`acknowledger`], and the [`supervisor`] that keeps them alive.
 //! - Pure state machines that decide: [`books`] over [`intake`], [`ledger`]
-//!   and [`work_queue`], [`window`], [`retry`], [`gate`], `hang`.
+//!   and [`work_queue`], [`window`], [`retry`], [`gate`], [`circuit`], `hang`.
 //! - What holds them together: [`messages`], [`mailbox`], [`credit`],
 //!   [`kill_switch`], [`threads`], `inbox`, `outlet`, `progress`, [`live_view`], [`error_log`].
 //! - The traits it stands on: [`ports`].
@@ -14,6 +14,7 @@
 pub mod acknowledger;
 pub mod books;
 pub mod chunk;
+pub mod circuit;
 pub mod conversion;
 pub mod converter;
 pub mod credit;

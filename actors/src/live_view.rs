@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use dashmap::DashMap;
 
 use crate::books::{Books, ErrorTotals};
+use crate::circuit::Outage;
 use crate::kill_switch::KillSwitch;
 use crate::ledger::{Pin, Times, Totals};
 use crate::meters::{Phase, TaskFigures, TaskMeter};
@@ -62,6 +63,10 @@ pub struct ConnectorView {
     pub totals: Totals,
     pub times: Times,
     pub errors: ErrorTotals,
+    /// Why no task puts, if the sink takes no records now.
+    pub outage: Option<Outage>,
+    /// How often it became so.
+    pub outages: u64,
     /// Failed records that the log has told of, as `errors.log.enable` wants it.
     pub errors_logged: u64,
     /// When a record failed last.
@@ -104,6 +109,8 @@ impl ConnectorView {
             self.last_error = Some(SystemTime::now());
         }
         self.errors_logged = errors_logged;
+        self.outage = books.circuit().outage();
+        self.outages = books.circuit().outages();
         self.delivered = books.delivered();
         self.retries = books.retries();
         self.in_flight = ledger.open();

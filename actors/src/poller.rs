@@ -62,11 +62,12 @@ impl Poller {
         let (seen, finished, partitions) = {
             let books = self.links.books.lock();
             let queued = books.queue().ready();
+            let open = books.ledger().open();
             let seen = Observation {
                 elapsed: now - self.looked_at,
                 finished: books.finished() - self.finished,
                 queued,
-                open: books.ledger().open(),
+                open,
                 starved: self.links.books.idle_tasks() > 0 && queued == 0,
             };
             (seen, books.finished(), books.ledger().partitions())
@@ -76,6 +77,11 @@ impl Poller {
         self.window.bound(self.links.span, partitions);
         let records = self.window.observe(seen);
         let closed = || !self.links.books.is_polling() || self.links.kill.is_dead();
+        let records = match self.links.books.circuit().is_open() {
+            // Polls on for the one that a probe needs, if there is none.
+            true => records.min(usize::from(seen.open == 0)),
+            false => records,
+        };
         let records = if closed() { 0 } else { records };
         self.links.credit.set_window_records(records);
         if records > 0 && closed() {

@@ -17,6 +17,9 @@ pub struct Work {
     pub holds: Holds,
     /// How many tasks died over these records.
     pub kills: u32,
+    /// How often a put of them found the sink unavailable, though it was not
+    /// known to be.
+    pub refusals: u32,
 }
 
 impl Work {
@@ -28,13 +31,18 @@ impl Work {
     /// Two halves, to find out which record is to blame. Not for a single one.
     #[must_use]
     pub fn halves(mut self) -> [Self; 2] {
-        let second = self.records.split_off(self.records.len() / 2);
-        let second = Self {
-            records: second,
+        let second = self.split_off(self.records.len() / 2);
+        [self, second]
+    }
+
+    /// What is beyond so many records.
+    fn split_off(&mut self, records: usize) -> Self {
+        Self {
+            records: self.records.split_off(records.min(self.records.len())),
             holds: self.holds.clone(),
             kills: self.kills,
-        };
-        [self, second]
+            refusals: self.refusals,
+        }
     }
 }
 
@@ -149,10 +157,11 @@ impl WorkQueue {
         if self.fresh_records == 0 {
             return None;
         }
-        let share = self
-            .fresh_records
-            .div_ceil(tasks.max(1))
-            .clamp(1, max.max(1));
+        let share = self.fresh_records.div_ceil(tasks.max(1));
+        Some(self.take_fresh(share.clamp(1, max.max(1))))
+    }
+
+    fn take_fresh(&mut self, share: usize) -> Work {
         let mut records = Vec::with_capacity(share);
         let mut holds = Holds::default();
         while records.len() < share {
@@ -167,11 +176,28 @@ impl WorkQueue {
             }
         }
         self.fresh_records -= records.len();
-        Some(Work {
+        Work {
             records,
             holds,
             kills: 0,
-        })
+            refusals: 0,
+        }
+    }
+
+    /// The next work for a probe: a few records, rather those that were never
+    /// put, and never the same twice while there are others. The sink may
+    /// refuse some records only.
+    pub fn take_few(&mut self, now: Instant, records: usize) -> Option<Work> {
+        self.wake(now);
+        if self.fresh_records > 0 {
+            return Some(self.take_fresh(records));
+        }
+        let mut work = self.again.pop_front()?;
+        let rest = work.split_off(records);
+        if !rest.records.is_empty() {
+            self.again.push_front(rest);
+        }
+        Some(work)
     }
 
     /// All records in it, in no order.
@@ -253,6 +279,7 @@ mod tests {
             records: records(7..10),
             holds: Holds::default(),
             kills: 1,
+            refusals: 0,
         };
         queue.push_later(now + Duration::from_secs(1), work);
         assert_eq!((queue.ready(), queue.waiting()), (1, 3));
@@ -264,11 +291,32 @@ mod tests {
     }
 
     #[test]
+    fn a_probe_takes_a_few_records_and_leaves_the_others_first_in_line() {
+        let mut queue = queue_of(1);
+        let now = Instant::now();
+        queue.push_again(Work {
+            records: records(10..15),
+            holds: Holds::default(),
+            kills: 1,
+            refusals: 2,
+        });
+        let offsets = |work: &Work| work.records.iter().map(|it| it.offset).collect::<Vec<_>>();
+        assert_eq!(offsets(&queue.take_few(now, 2).unwrap()), [0]);
+        let probe = queue.take_few(now, 2).unwrap();
+        assert_eq!(offsets(&probe), [10, 11]);
+        let rest = queue.take(now, 1, 500).unwrap();
+        assert_eq!(offsets(&rest), [12, 13, 14]);
+        assert_eq!((rest.kills, rest.refusals), (1, 2));
+        assert!(queue.take_few(now, 2).is_none());
+    }
+
+    #[test]
     fn halves_hold_every_record_once() {
         let work = Work {
             records: records(0..5),
             holds: Holds::default(),
             kills: 2,
+            refusals: 0,
         };
         let [first, second] = work.halves();
         assert_eq!((first.records.len(), second.records.len()), (2, 3));

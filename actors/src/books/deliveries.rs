@@ -4,18 +4,37 @@ use tokio::time::Instant;
 
 use super::puts::OpenPut;
 use super::{Books, Effects, Notice, Put, PutEnd, entries, entry};
+use crate::circuit::Permit;
 use crate::outcome::Outcome;
 use crate::ports::sink::SinkError;
 use crate::report::{Closed, Report};
 
+/// A sink that does not take these will not take more.
+const PROBE_RECORDS: usize = 1;
+
 impl Books {
-    /// The next put for a task, if there is work. Records that are not ours
-    /// any more are left out.
+    /// Whether a task would get a put now.
+    #[must_use]
+    pub(crate) fn has_put(&self, task: u32, now: Instant) -> bool {
+        self.queue.ready() > 0 && self.permit(task, now).is_some()
+    }
+
+    fn permit(&self, task: u32, now: Instant) -> Option<Permit> {
+        let is_open = |lease| self.puts.is_open(lease);
+        let others = || self.puts.other_tasks(task);
+        self.circuit.permit(now, is_open, others)
+    }
+
+    /// The next put for a task, if there is work, and the circuit lets it.
+    /// Records that are not ours any more are left out.
     pub fn dispatch(&mut self, task: u32, now: Instant) -> Option<Put> {
+        let is_probe = self.permit(task, now)? == Permit::Probe;
         loop {
-            let mut work = self
-                .queue
-                .take(now, self.policy.tasks, self.policy.max_put_records)?;
+            let (tasks, max) = (self.policy.tasks, self.policy.max_put_records);
+            let mut work = match is_probe {
+                true => self.queue.take_few(now, PROBE_RECORDS.min(max)),
+                false => self.queue.take(now, tasks, max),
+            }?;
             let lease = self.puts.next_lease();
             let mut stale = Vec::new();
             self.ledger
@@ -33,7 +52,7 @@ impl Books {
                 continue;
             }
             let report = Report::new(work.records.len());
-            let kills = work.kills;
+            let (kills, refusals) = (work.kills, work.refusals);
             let chunk = work.into_chunk();
             self.puts.open(
                 lease,
@@ -42,10 +61,15 @@ impl Books {
                     chunk: chunk.clone(),
                     report: report.clone(),
                     kills,
+                    refusals,
+                    is_probe,
                     buffered: Vec::new(),
                     ended: false,
                 },
             );
+            if is_probe {
+                self.circuit.probe(lease);
+            }
             return Some(Put {
                 lease,
                 chunk,
@@ -115,10 +139,10 @@ impl Books {
             PutEnd::Answered(Err(SinkError::Retry(cause))) => {
                 self.retry(&put, &rest, &cause, now, &mut effects);
             }
-            PutEnd::Answered(Err(
-                SinkError::Unavailable(_) | SinkError::UnavailableFor(..) | SinkError::Fatal(_),
-            ))
-            | PutEnd::Abandoned => {
+            PutEnd::Answered(Err(SinkError::Unavailable(_) | SinkError::UnavailableFor(..))) => {
+                self.refused(&put, &rest, &mut effects)
+            }
+            PutEnd::Answered(Err(SinkError::Fatal(_))) | PutEnd::Abandoned => {
                 let work = self.take_back(&put, &rest, kills);
                 self.put_again(work, &mut effects);
             }
@@ -149,6 +173,7 @@ impl Books {
         {
             self.puts.take(lease);
         }
+        self.let_others_in(&mut effects);
         effects
     }
 
@@ -172,9 +197,10 @@ impl Books {
                 Err(SinkError::Retry(cause) | SinkError::RejectedOne(cause)) => {
                     self.retry(&put, &places, cause, now, &mut effects);
                 }
-                Err(
-                    SinkError::Unavailable(_) | SinkError::UnavailableFor(..) | SinkError::Fatal(_),
-                ) => {
+                Err(SinkError::Unavailable(_) | SinkError::UnavailableFor(..)) => {
+                    self.refused(&put, &places, &mut effects);
+                }
+                Err(SinkError::Fatal(_)) => {
                     let work = self.take_back(&put, &places, put.kills);
                     self.put_again(work, &mut effects);
                 }
@@ -183,7 +209,13 @@ impl Books {
                 self.puts.take(*lease);
             }
         }
+        self.let_others_in(&mut effects);
         effects
+    }
+
+    /// While only so many tasks may put, the end of one lets another in.
+    fn let_others_in(&self, effects: &mut Effects) {
+        effects.work |= !self.circuit.is_closed();
     }
 
     /// Takes back all that a task had (or all tasks), but for what it has

@@ -29,10 +29,12 @@ pub use policy::{Policy, Tolerance};
 pub use puts::{Put, PutEnd};
 pub use shared::SharedBooks;
 
+use crate::circuit::SharedCircuit;
 use crate::credit::Credit;
 use crate::intake::Intake;
 use crate::ledger::{Entry, Ledger};
 use crate::record::{SinkRecord, TopicId};
+use crate::retry::RetryPolicy;
 use crate::work_queue::WorkQueue;
 use puts::Puts;
 
@@ -66,6 +68,7 @@ pub struct Books {
     failing: AHashMap<DeliveryKey, Failing>,
     policy: Policy,
     credit: Arc<Credit>,
+    circuit: Arc<SharedCircuit>,
     /// How long a fresh lock lasts, as the broker told it last.
     lock_duration: Duration,
     /// When what is being entered happened.
@@ -81,6 +84,10 @@ pub struct Books {
 impl Books {
     #[must_use]
     pub fn new(policy: Policy, credit: Arc<Credit>) -> Self {
+        let rest = RetryPolicy {
+            timeout: None,
+            ..policy.retry
+        };
         Self {
             ledger: Ledger::default(),
             intake: Intake::default(),
@@ -89,6 +96,7 @@ impl Books {
             failing: AHashMap::new(),
             policy,
             credit,
+            circuit: Arc::new(SharedCircuit::new(policy.tasks, rest)),
             lock_duration: Duration::ZERO,
             now: Instant::now(),
             watched_at: None,
@@ -107,6 +115,12 @@ impl Books {
     #[must_use]
     pub const fn queue(&self) -> &WorkQueue {
         &self.queue
+    }
+
+    /// Whether the sink takes records at all.
+    #[must_use]
+    pub const fn circuit(&self) -> &Arc<SharedCircuit> {
+        &self.circuit
     }
 
     /// Records that wait for their conversion; the ledger has them already.

@@ -1,6 +1,6 @@
 //! Puts under way, by lease.
 
-use ahash::AHashMap;
+use ahash::{AHashMap, AHashSet};
 
 use super::settling::PutRef;
 use crate::chunk::Chunk;
@@ -37,6 +37,9 @@ pub(super) struct OpenPut {
     pub(super) chunk: Chunk,
     pub(super) report: Report,
     pub(super) kills: u32,
+    pub(super) refusals: u32,
+    /// It is to find out whether the sink is back.
+    pub(super) is_probe: bool,
     /// Places that wait for the sink's flush.
     pub(super) buffered: Vec<usize>,
     pub(super) ended: bool,
@@ -72,6 +75,8 @@ impl Puts {
             lease,
             chunk: put.chunk.clone(),
             kills: put.kills,
+            refusals: put.refusals,
+            is_probe: put.is_probe,
         })
     }
 
@@ -97,6 +102,19 @@ impl Puts {
 
     pub(super) fn take(&mut self, lease: u32) -> Option<OpenPut> {
         self.open.remove(&lease)
+    }
+
+    pub(super) fn is_open(&self, lease: u32) -> bool {
+        self.open.contains_key(&lease)
+    }
+
+    /// How many tasks but this one have puts that are not over.
+    pub(super) fn other_tasks(&self, task: u32) -> usize {
+        let tasks = self.open.values().map(|put| put.task);
+        tasks
+            .filter(|it| *it != task)
+            .collect::<AHashSet<u32>>()
+            .len()
     }
 
     /// Leases of one task, or of all.

@@ -21,7 +21,12 @@ pub(super) struct PutRef {
     pub(super) lease: u32,
     pub(super) chunk: Chunk,
     pub(super) kills: u32,
+    pub(super) refusals: u32,
+    pub(super) is_probe: bool,
 }
+
+/// An outage, and the one after it, may meet the same records.
+const REFUSALS_BY_CHANCE: u32 = 3;
 
 impl PutRef {
     fn entries<'a>(&'a self, places: &'a [usize]) -> impl Iterator<Item = Entry<'a>> {
@@ -160,6 +165,26 @@ impl Books {
         }
     }
 
+    /// Puts records again that found the sink unavailable: at once, since the
+    /// circuit makes them wait. If that happens to the same ones over and over
+    /// while the sink takes others, it is they that it refuses: in halves, and
+    /// ever later, they hold up the others less and less.
+    pub(super) fn refused(&mut self, put: &PutRef, places: &[usize], effects: &mut Effects) {
+        let mut work = self.take_back(put, places, put.kills);
+        if !put.is_probe {
+            work.refusals += 1;
+        }
+        if work.refusals < REFUSALS_BY_CHANCE || put.is_probe {
+            return self.put_again(work, effects);
+        }
+        self.copy_out(&mut work);
+        effects.work |= !work.records.is_empty();
+        let delay = self.policy.retry.delay(work.refusals, fastrand::f64());
+        for half in work.halves() {
+            self.queue.push_later(self.now + delay, half);
+        }
+    }
+
     /// Puts two halves again to find the record that is to blame; a single
     /// one is.
     pub(super) fn split(
@@ -222,6 +247,7 @@ impl Books {
             records: records.into_iter().flatten().cloned().collect(),
             holds: put.chunk.holds().clone(),
             kills,
+            refusals: put.refusals,
         }
     }
 

@@ -1,22 +1,26 @@
 //! The books as the actors of one connector share them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::{Books, Policy};
+use crate::circuit::SharedCircuit;
 use crate::credit::Credit;
 
 /// The books of one connector, shared by its actors.
 #[derive(Debug)]
 pub struct SharedBooks {
     books: Mutex<Books>,
+    circuit: Arc<SharedCircuit>,
     /// Told when there is something to convert or work for a task, or the next
     /// work's time has changed. To all who wait: one of them may be dead.
     pub(crate) work: Notify,
     idle_tasks: AtomicUsize,
+    /// Of these, the one that has waited longest.
+    next_task: AtomicU32,
     polling: AtomicBool,
     errors_logged: AtomicU64,
 }
@@ -24,13 +28,22 @@ pub struct SharedBooks {
 impl SharedBooks {
     #[must_use]
     pub fn new(policy: Policy, credit: Arc<Credit>) -> Arc<Self> {
+        let books = Books::new(policy, credit);
         Arc::new(Self {
-            books: Mutex::new(Books::new(policy, credit)),
+            circuit: Arc::clone(books.circuit()),
+            books: Mutex::new(books),
             work: Notify::new(),
             idle_tasks: AtomicUsize::new(0),
+            next_task: AtomicU32::new(0),
             polling: AtomicBool::new(true),
             errors_logged: AtomicU64::new(0),
         })
+    }
+
+    /// Whether the sink takes records at all.
+    #[must_use]
+    pub const fn circuit(&self) -> &Arc<SharedCircuit> {
+        &self.circuit
     }
 
     /// Tasks that wait for records.
@@ -39,7 +52,14 @@ impl SharedBooks {
         self.idle_tasks.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_idle_tasks(&self, tasks: usize) {
+    /// The task that gets the next put, if one waits.
+    pub(crate) fn next_task(&self) -> Option<u32> {
+        (self.idle_tasks() > 0).then(|| self.next_task.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_idle_tasks(&self, tasks: usize, next: Option<u32>) {
+        self.next_task
+            .store(next.unwrap_or_default(), Ordering::Relaxed);
         self.idle_tasks.store(tasks, Ordering::Relaxed);
     }
 

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::DeliveryLinks;
 use crate::books::{Put, PutEnd};
-use crate::messages::{ReportedOutcomes, TaskEnd};
+use crate::messages::{EndedPut, ReportedOutcomes, TaskEnd};
 use crate::outcome::Cause;
 use crate::ports::sink::SinkError;
 use crate::sink_host::SinkHost;
@@ -16,33 +16,53 @@ use crate::sink_host::SinkHost;
 pub(super) enum PutTold {
     Fine,
     Failed,
-    /// For how long, if the sink knows.
-    Unavailable(Cause, Option<Duration>),
+    /// The sink was unavailable; how long this task rests.
+    Unavailable(Cause, Duration),
     Gone(TaskEnd),
     Killed,
 }
 
-pub(super) fn tell_end(end: &PutEnd) -> PutTold {
-    match end {
-        PutEnd::Answered(Ok(())) => PutTold::Fine,
-        PutEnd::Answered(Err(SinkError::Unavailable(cause))) => {
-            PutTold::Unavailable(Arc::clone(cause), None)
-        }
-        PutEnd::Answered(Err(SinkError::UnavailableFor(cause, lasts))) => {
-            PutTold::Unavailable(Arc::clone(cause), Some(*lasts))
-        }
-        PutEnd::Answered(Err(SinkError::Fatal(cause))) => {
-            PutTold::Gone(TaskEnd::Failed(Arc::clone(cause)))
-        }
-        PutEnd::Answered(Err(SinkError::Retry(_) | SinkError::RejectedOne(_))) => PutTold::Failed,
+/// Puts a chunk, and tells everyone how it ended: the circuit first, or the
+/// next chunk might be handed out before it knows. A chunk that the circuit
+/// does not let through any more goes back as it is.
+pub(super) async fn deliver(
+    host: &mut SinkHost,
+    put: Put,
+    links: &DeliveryLinks,
+    buffers: bool,
+    deadline: Instant,
+) -> PutTold {
+    let lease = put.lease;
+    if !links.circuit.admits(lease) {
+        links.give_back(put).await;
+        return PutTold::Failed;
+    }
+    let end = run_put(host, put, links, deadline).await;
+    let told = match &end {
+        // Its flush will tell.
+        PutEnd::Answered(Ok(())) if buffers => PutTold::Fine,
+        PutEnd::Answered(answer) => match links.note(&[lease], answer) {
+            Some((cause, rest)) => PutTold::Unavailable(cause, rest),
+            None => told(answer),
+        },
         PutEnd::Panicked(cause) => PutTold::Gone(TaskEnd::Died(Arc::clone(cause))),
         PutEnd::TimedOut => PutTold::Gone(TaskEnd::Died("a put took too long".into())),
         PutEnd::Abandoned => PutTold::Killed,
+    };
+    links.tell(EndedPut { lease, end }).await;
+    told
+}
+
+fn told(answer: &Result<(), SinkError>) -> PutTold {
+    match answer {
+        Ok(()) => PutTold::Fine,
+        Err(SinkError::Fatal(cause)) => PutTold::Gone(TaskEnd::Failed(Arc::clone(cause))),
+        Err(_) => PutTold::Failed,
     }
 }
 
 /// Puts a chunk, passing outcomes on as they are reported.
-pub(super) async fn run_put(
+async fn run_put(
     host: &mut SinkHost,
     put: Put,
     links: &DeliveryLinks,

@@ -148,6 +148,9 @@ impl Generation {
         let post = Post::on(parts.threads.pool(task as usize));
         let kill = self.work_kill.child();
         let links = DeliveryLinks {
+            connector: Arc::clone(&parts.connector),
+            task,
+            circuit: Arc::clone(parts.books.circuit()),
             converter: self.converter.clone(),
             acknowledger: self.acknowledger.clone(),
             view: Arc::clone(&parts.view),

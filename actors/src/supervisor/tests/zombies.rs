@@ -212,6 +212,9 @@ async fn a_task_that_is_given_up_before_it_starts_opens_no_sink() {
             let kill = KillSwitch::default();
             kill.throw();
             let links = DeliveryLinks {
+                connector: Arc::clone(&supervisor.connector),
+                task: 0,
+                circuit: Arc::clone(supervisor.books.circuit()),
                 converter: generation.converter.clone(),
                 acknowledger: generation.acknowledger.clone(),
                 view: Arc::clone(&supervisor.view),

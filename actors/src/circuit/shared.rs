@@ -1,0 +1,122 @@
+//! The circuit as the actors of one connector share it.
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::{Circuit, Outage, Permit, Refusal, Refused};
+use crate::retry::RetryPolicy;
+
+/// A circuit, and who waits for it to change. Its lock is held for moments
+/// only, also by who has the books.
+#[derive(Debug)]
+pub struct SharedCircuit {
+    circuit: Mutex<Circuit>,
+    changed: Notify,
+}
+
+impl SharedCircuit {
+    pub(crate) fn new(tasks: usize, policy: RetryPolicy) -> Self {
+        Self {
+            circuit: Mutex::new(Circuit::new(tasks, policy)),
+            changed: Notify::new(),
+        }
+    }
+
+    #[must_use]
+    pub fn outage(&self) -> Option<Outage> {
+        self.circuit.lock().outage().cloned()
+    }
+
+    #[must_use]
+    pub fn outages(&self) -> u64 {
+        self.circuit.lock().outages()
+    }
+
+    /// Whether no task puts.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.circuit.lock().outage().is_some()
+    }
+
+    /// Whether all tasks may put.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.circuit.lock().is_closed()
+    }
+
+    pub(crate) fn next_probe(&self) -> Option<Instant> {
+        self.circuit.lock().next_probe()
+    }
+
+    pub(crate) fn permit(
+        &self,
+        now: Instant,
+        is_open: impl FnOnce(u32) -> bool,
+        others: impl FnOnce() -> usize,
+    ) -> Option<Permit> {
+        self.circuit.lock().permit(now, is_open, others)
+    }
+
+    pub(crate) fn probe(&self, lease: u32) {
+        self.circuit.lock().probe(lease);
+    }
+
+    pub(crate) fn admits(&self, lease: u32) -> bool {
+        self.circuit.lock().admits(lease)
+    }
+
+    pub(crate) fn refused(&self, connector: &str, refusal: &Refusal<'_>) -> Refused {
+        let (now, jitter) = (Instant::now(), fastrand::f64());
+        let refused = self.circuit.lock().refused(refusal, now, jitter);
+        self.changed.notify_waiters();
+        if refused.has_opened {
+            tracing::warn!(
+                connector, task = refusal.task, error = %refusal.cause,
+                "sink unavailable, backing off"
+            );
+        }
+        refused
+    }
+
+    pub(crate) fn answered(&self, connector: &str, task: u32) {
+        let outage = {
+            let mut circuit = self.circuit.lock();
+            let is_closed = circuit.is_closed();
+            let outage = circuit.answered(task, Instant::now());
+            if is_closed {
+                return;
+            }
+            outage
+        };
+        self.changed.notify_waiters();
+        if let Some(lasted) = outage {
+            let outage_ms = u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX);
+            tracing::info!(connector, task, outage_ms, "the sink takes records again");
+        }
+    }
+
+    pub(crate) fn undecided(&self, lease: u32) {
+        let (now, jitter) = (Instant::now(), fastrand::f64());
+        self.circuit.lock().undecided(lease, now, jitter);
+        self.changed.notify_waiters();
+    }
+
+    /// Told to all who wait: something may have become possible.
+    pub(crate) const fn changed(&self) -> &Notify {
+        &self.changed
+    }
+
+    /// Waits until tasks may put.
+    pub(crate) async fn closed(&self) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Registered before the look, so that no word falls in between.
+            changed.as_mut().enable();
+            if !self.is_open() {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
