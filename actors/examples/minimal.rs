@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sluice_actors::books::{Policy, Tolerance};
+use sluice_actors::books::{Policy, Retriable, Tolerance};
 use sluice_actors::chunk::Chunk;
 use sluice_actors::credit::Credit;
 use sluice_actors::error_log::ErrorLog;
+use sluice_actors::flush::FlushPolicy;
 use sluice_actors::gate::Gate;
 use sluice_actors::live_view::LiveView;
 use sluice_actors::messages::Drained;
@@ -62,6 +63,7 @@ fn spec() -> PipelineSpec {
         policy: Policy {
             tolerance: Tolerance::None,
             retry: RetryPolicy::default(),
+            retriable: Retriable::Hold,
             gate: Gate::new(5),
             max_put_records: 10,
             tasks: 3,
@@ -69,7 +71,8 @@ fn spec() -> PipelineSpec {
         conversion: conversion_of_values(AsTheyAre),
         sink: Arc::new(PrintFactory),
         delivery_timeout: Duration::from_secs(60),
-        flush_interval: Duration::from_millis(500),
+        flush: FlushPolicy::default(),
+        accepts_after_put: false,
         max_in_flight_records: None,
         span: 2000,
         error_log: ErrorLog::Records,

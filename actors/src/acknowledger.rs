@@ -13,6 +13,7 @@ use crate::kill_switch::KillSwitch;
 use crate::live_view::LiveView;
 use crate::mailbox::{Letter, Mailbox};
 use crate::messages::{EndedPut, EnteredAll, FlushedPuts, ReportedOutcomes, TaskGone};
+use crate::near_limit::LimitAlarm;
 use crate::outlet::Outlet;
 use crate::supervisor::Supervisor;
 
@@ -32,7 +33,7 @@ pub(crate) struct AcknowledgerLinks {
     pub(crate) view: Arc<LiveView>,
     pub(crate) kill: KillSwitch,
     /// Whether the sink's answer to a put only means that it buffered.
-    pub(crate) buffers: bool,
+    pub(crate) accepts_after_flush: bool,
 }
 
 /// 1. enters outcomes in the books, 2. tells the source, 3. renews locks ahead
@@ -40,6 +41,7 @@ pub(crate) struct AcknowledgerLinks {
 pub struct Acknowledger {
     links: AcknowledgerLinks,
     gone: Gone,
+    alarm: LimitAlarm,
 }
 
 /// The newest incarnation of each task that is known to be gone.
@@ -60,6 +62,7 @@ impl Acknowledger {
         Self {
             links,
             gone: Gone::default(),
+            alarm: LimitAlarm::default(),
         }
     }
 
@@ -81,14 +84,20 @@ impl Acknowledger {
     }
 
     /// Shows what takes a look at every open record.
-    fn show_depths(&self) {
+    fn show_depths(&mut self) {
         let books = self.links.outlet.books.lock();
         let (attempts_left, topics) = (books.attempts_left(), books.ledger().topics());
+        let near_limit = books.near_limit();
         drop(books);
+        let connector = &self.links.outlet.connector;
+        self.alarm
+            .look(connector, near_limit.as_ref(), Instant::now());
+        let near_limit = near_limit.map_or(0, |near| near.records);
         self.links
             .view
             .update_by(&self.links.kill, &self.links.outlet.connector, |view| {
                 view.attempts_left = attempts_left;
+                view.near_limit = near_limit;
                 if !topics.is_empty() {
                     view.topics = topics;
                 }
@@ -126,7 +135,7 @@ impl Handler<Letter<EndedPut>> for Acknowledger {
 
     fn handle(&mut self, letter: Letter<EndedPut>, _ctx: &mut Self::Context) {
         let EndedPut { lease, end } = letter.message;
-        let (buffers, now) = (self.links.buffers, Instant::now());
+        let (buffers, now) = (self.links.accepts_after_flush, Instant::now());
         self.enter(|books| books.put_ended(lease, end, buffers, now));
     }
 }

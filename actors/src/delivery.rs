@@ -16,8 +16,10 @@ use tokio::time::Instant;
 
 use crate::acknowledger::Acknowledger;
 use crate::books::{Put, PutEnd};
+use crate::chunk::Chunk;
 use crate::circuit::{Refusal, SharedCircuit};
 use crate::converter::{Converter, EnlistTask};
+use crate::flush::{Buffered, FlushCall, FlushPolicy};
 use crate::kill_switch::KillSwitch;
 use crate::live_view::{LiveView, TaskState};
 use crate::mailbox::{Letter, Mailbox};
@@ -33,17 +35,14 @@ use flush::{FlushTold, flush};
 use opening::open_sink;
 use put::{PutTold, deliver};
 
-/// A buffering sink is flushed when no work has come for so long.
-const IDLE_FLUSH: Duration = Duration::from_millis(5);
-
 /// What all tasks of a connector share.
 #[derive(Clone)]
 pub(crate) struct DeliverySettings {
     pub(crate) sink: Arc<dyn SinkFactory>,
     /// `share.delivery.timeout.ms`.
     pub(crate) delivery_timeout: Duration,
-    /// The longest that a record waits for a flush while work keeps coming.
-    pub(crate) flush_interval: Duration,
+    /// When a sink that buffers is flushed.
+    pub(crate) flush: FlushPolicy,
     /// For opening a sink.
     pub(crate) backoff: RetryPolicy,
     /// Threads of blocking sinks.
@@ -59,6 +58,7 @@ pub(crate) struct DeliveryLinks {
     pub(crate) acknowledger: Mailbox<Acknowledger>,
     pub(crate) view: Arc<LiveView>,
     pub(crate) circuit: Arc<SharedCircuit>,
+    pub(crate) flush_call: Arc<FlushCall>,
     pub(crate) generation: u32,
     /// This task's own; its generation's is the parent.
     pub(crate) kill: KillSwitch,
@@ -133,8 +133,7 @@ pub struct Delivery {
     asked: bool,
     /// A chunk that came while the sink was being flushed.
     next: Option<Put>,
-    buffered: Vec<u32>,
-    buffered_since: Option<Instant>,
+    buffered: Option<Buffered>,
     idle_flush: Option<SpawnHandle>,
     /// Waits for the sink to take records again.
     recovery: Option<SpawnHandle>,
@@ -159,8 +158,7 @@ impl Delivery {
             host: None,
             asked: false,
             next: None,
-            buffered: Vec::new(),
-            buffered_since: None,
+            buffered: None,
             idle_flush: None,
             recovery: None,
             resting: false,
@@ -234,7 +232,7 @@ impl Delivery {
             return;
         };
         self.stop_idle_flush(ctx);
-        let lease = put.lease;
+        let (lease, chunk) = (put.lease, put.chunk.clone());
         let deadline = Instant::now() + self.settings.delivery_timeout;
         let (links, buffers) = (self.links.clone(), self.settings.sink.traits().buffers);
         let running = async move {
@@ -244,7 +242,14 @@ impl Delivery {
         ctx.spawn(
             running
                 .into_actor(self)
-                .map(move |(host, told), delivery, ctx| delivery.put_ended(lease, host, told, ctx)),
+                .map(move |(host, told), delivery, ctx| {
+                    if buffers && matches!(told, PutTold::Fine) {
+                        delivery.note_buffered(lease, &chunk);
+                    }
+                    // Or it would hold its bytes while the task waits.
+                    drop(chunk);
+                    delivery.put_ended(host, told, ctx);
+                }),
         );
     }
 
@@ -254,17 +259,16 @@ impl Delivery {
         ctx.spawn(async move { links.give_back(put).await }.into_actor(self));
     }
 
-    fn put_ended(&mut self, lease: u32, host: SinkHost, told: PutTold, ctx: &mut Context<Self>) {
+    fn note_buffered(&mut self, lease: u32, chunk: &Chunk) {
+        let call = self.links.flush_call.last();
+        let new = || Buffered::new(Instant::now(), call);
+        let buffered = self.buffered.get_or_insert_with(new);
+        buffered.add(lease, chunk, &self.settings.flush);
+    }
+
+    fn put_ended(&mut self, host: SinkHost, told: PutTold, ctx: &mut Context<Self>) {
         match told {
-            PutTold::Fine => {
-                self.host = Some(host);
-                if self.settings.sink.traits().buffers {
-                    self.buffered.push(lease);
-                    self.buffered_since.get_or_insert_with(Instant::now);
-                }
-                self.next_step(ctx);
-            }
-            PutTold::Failed => {
+            PutTold::Fine | PutTold::Failed => {
                 self.host = Some(host);
                 self.next_step(ctx);
             }
@@ -284,17 +288,17 @@ impl Delivery {
         if self.host.is_none() || (self.resting && !closing) {
             return;
         }
-        let waits = self.buffered_since.map(|since| since.elapsed());
-        if waits.is_some_and(|waits| closing || waits >= self.settings.flush_interval) {
+        let (policy, now) = (&self.settings.flush, Instant::now());
+        let call = self.links.flush_call.last();
+        let is_due = |it: &Buffered| closing || it.is_due(policy, now, call);
+        if self.buffered.as_ref().is_some_and(is_due) {
             self.flush(ctx);
         } else if closing {
             self.close(ctx);
         } else if let Some(put) = self.next.take() {
             self.begin(put, ctx);
         } else {
-            if waits.is_some() {
-                self.flush_when_idle(ctx);
-            }
+            self.flush_when_idle(ctx);
             self.ask();
         }
     }
@@ -330,10 +334,21 @@ impl Delivery {
     }
 
     fn flush_when_idle(&mut self, ctx: &mut Context<Self>) {
-        let idle = ctx.run_later(IDLE_FLUSH, |delivery, ctx| {
+        let Some(buffered) = &self.buffered else {
+            return;
+        };
+        let due = buffered.due_without_work(&self.settings.flush, Instant::now());
+        let (flush_call, call) = (Arc::clone(&self.links.flush_call), buffered.call);
+        let wait = async move {
+            tokio::select! {
+                () = tokio::time::sleep_until(due) => {}
+                () = flush_call.after(call) => {}
+            }
+        };
+        let idle = ctx.spawn(wait.into_actor(self).map(|(), delivery, ctx| {
             delivery.idle_flush = None;
             delivery.flush(ctx);
-        });
+        }));
         self.idle_flush = Some(idle);
     }
 
@@ -349,8 +364,8 @@ impl Delivery {
             return;
         };
         self.stop_idle_flush(ctx);
-        self.buffered_since = None;
-        let leases = std::mem::take(&mut self.buffered);
+        let leases = self.buffered.take();
+        let leases = leases.map_or_else(Vec::new, Buffered::into_leases);
         let links = self.links.clone();
         let timeout = self.settings.delivery_timeout;
         let running = async move {

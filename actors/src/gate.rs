@@ -23,6 +23,14 @@ impl Gate {
         delivery_count < self.delivery_count_limit
     }
 
+    /// The delivery counts of records that came again and may go back once more
+    /// at most begin with this one.
+    #[must_use]
+    pub const fn near_limit(self) -> u16 {
+        let before_last = self.delivery_count_limit.saturating_sub(1);
+        if before_last > 2 { before_last } else { 2 }
+    }
+
     /// How often a record with this delivery count may still go back.
     #[must_use]
     pub const fn attempts_left(self, delivery_count: u16) -> u16 {
@@ -41,6 +49,12 @@ mod tests {
         assert!(gate.may_release(4));
         assert!(!gate.may_release(5));
         assert!(!gate.may_release(6));
+        assert_eq!(gate.near_limit(), 4);
+        assert_eq!(
+            Gate::new(2).near_limit(),
+            2,
+            "a first delivery is never near"
+        );
         assert_eq!([1, 5, 6].map(|count| gate.attempts_left(count)), [4, 0, 0]);
     }
 }

@@ -6,7 +6,8 @@
 //! - Actors, one file each: [`poller`], [`converter`], [`delivery`],
 //!   [`acknowledger`], and the [`supervisor`] that keeps them alive.
 //! - Pure state machines that decide: [`books`] over [`intake`], [`ledger`]
-//!   and [`work_queue`], [`window`], [`retry`], [`gate`], [`circuit`], `hang`.
+//!   and [`work_queue`], [`window`], [`retry`], [`gate`], [`circuit`],
+//!   [`flush`], [`near_limit`], `hang`.
 //! - What holds them together: [`messages`], [`mailbox`], [`credit`],
 //!   [`kill_switch`], [`threads`], `inbox`, `outlet`, `progress`, [`live_view`], [`error_log`].
 //! - The traits it stands on: [`ports`].
@@ -20,6 +21,7 @@ pub mod converter;
 pub mod credit;
 pub mod delivery;
 pub mod error_log;
+pub mod flush;
 pub mod gate;
 mod hang;
 mod inbox;
@@ -30,6 +32,7 @@ pub mod live_view;
 pub mod mailbox;
 pub mod messages;
 pub mod meters;
+pub mod near_limit;
 pub mod outcome;
 mod outlet;
 pub mod poller;

@@ -86,6 +86,8 @@ pub struct ConnectorView {
     pub pins: Vec<Pin>,
     /// How often the record that came most often may still be given back.
     pub attempts_left: Option<u16>,
+    /// Open records that came again, and may be given back once more at most.
+    pub near_limit: usize,
     /// Topics that records have come from.
     pub topics: Vec<Arc<str>>,
     /// Records that the group has still to deliver, as the broker told last.

@@ -59,7 +59,7 @@ impl Poller {
             return;
         }
         let now = Instant::now();
-        let (seen, finished, partitions) = {
+        let (seen, finished, partitions, is_pinned) = {
             let books = self.links.books.lock();
             let queued = books.queue().ready();
             let open = books.ledger().open();
@@ -70,7 +70,9 @@ impl Poller {
                 open,
                 starved: self.links.books.idle_tasks() > 0 && queued == 0,
             };
-            (seen, books.finished(), books.ledger().partitions())
+            let ledger = books.ledger();
+            let is_pinned = ledger.waits_for_flush(self.links.span as u64);
+            (seen, books.finished(), ledger.partitions(), is_pinned)
         };
         self.looked_at = now;
         self.finished = finished;
@@ -83,6 +85,9 @@ impl Poller {
             false => records,
         };
         let records = if closed() { 0 } else { records };
+        if is_pinned || self.is_exhausted(&seen, records) {
+            self.links.books.flush_call.call();
+        }
         self.links.credit.set_window_records(records);
         if records > 0 && closed() {
             // The supervisor, on its own thread, has closed it in between.
@@ -93,6 +98,12 @@ impl Poller {
             .update_by(&self.links.kill, &self.links.connector, |view| {
                 view.window = records;
             });
+    }
+
+    /// Whether tasks wait in vain until others let go of what they have: the
+    /// source may give no more.
+    fn is_exhausted(&self, seen: &Observation, window: usize) -> bool {
+        seen.starved && (seen.open >= window || self.links.credit.free_bytes() == 0)
     }
 }
 

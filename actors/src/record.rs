@@ -135,4 +135,12 @@ impl SinkRecord {
             offset: self.offset,
         }
     }
+
+    /// Roughly how much data its key, value and headers are.
+    #[must_use]
+    pub fn payload_bytes(&self) -> usize {
+        let headers = self.headers.iter();
+        let headers = headers.map(|it| it.key.len() + it.value.value.payload_bytes());
+        self.key.value.payload_bytes() + self.value.value.payload_bytes() + headers.sum::<usize>()
+    }
 }

@@ -26,6 +26,7 @@ use crate::conversion::Conversion;
 use crate::credit::Credit;
 use crate::delivery::DeliverySettings;
 use crate::error_log::ErrorLog;
+use crate::flush::FlushPolicy;
 use crate::inbox::Inbox;
 use crate::live_view::{ConnectorState, LiveView};
 use crate::mailbox::{Letter, Mailbox};
@@ -57,15 +58,23 @@ pub struct PipelineSpec {
     pub sink: Arc<dyn SinkFactory>,
     /// `share.delivery.timeout.ms`.
     pub delivery_timeout: Duration,
-    /// The longest that a buffered record waits for a flush while work keeps
-    /// coming; without work the flush follows at once.
-    pub flush_interval: Duration,
+    /// When a sink that buffers is flushed.
+    pub flush: FlushPolicy,
+    /// `share.acknowledge.after=put`: a sink that buffers is taken at its word
+    /// before the flush, and what it loses then is lost.
+    pub accepts_after_put: bool,
     /// `share.max.in.flight.records`; `None` adapts.
     pub max_in_flight_records: Option<usize>,
     /// `share.partition.max.record.locks`: how far the open records of one
     /// partition may reach.
     pub span: usize,
     pub error_log: ErrorLog,
+}
+
+impl PipelineSpec {
+    fn accepts_after_flush(&self) -> bool {
+        self.sink.traits().buffers && !self.accepts_after_put
+    }
 }
 
 /// A running connector.
@@ -98,7 +107,7 @@ impl Pipeline {
             delivery: DeliverySettings {
                 sink: Arc::clone(&spec.sink),
                 delivery_timeout: spec.delivery_timeout,
-                flush_interval: spec.flush_interval,
+                flush: spec.flush,
                 backoff: RetryPolicy {
                     timeout: None,
                     ..spec.policy.retry

@@ -132,6 +132,28 @@ impl Value {
     pub const fn is_null(&self) -> bool {
         matches!(self, Self::Null)
     }
+
+    /// Roughly how much data it is; schemas do not count.
+    #[must_use]
+    pub fn payload_bytes(&self) -> usize {
+        match self {
+            Self::Null => 0,
+            Self::Boolean(_) | Self::Int8(_) => 1,
+            Self::Int16(_) => 2,
+            Self::Int32(_) | Self::Float32(_) => 4,
+            Self::Int64(_) | Self::Float64(_) => 8,
+            Self::Decimal(_) => 16,
+            Self::String(text) => text.len(),
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Array(values) | Self::Struct(values) => {
+                values.iter().map(Self::payload_bytes).sum()
+            }
+            Self::Map(entries) => {
+                let sizes = entries.iter().map(|(key, value)| [key, value]);
+                sizes.flatten().map(Self::payload_bytes).sum()
+            }
+        }
+    }
 }
 
 /// What a value looks like.

@@ -95,6 +95,20 @@ pub struct ShareConfig {
     pub record_lock_duration: Option<Duration>,
     pub auto_offset_reset: OffsetReset,
     pub delivery_timeout: Duration,
+    /// `share.retriable=release`: what is to be tried again goes back at once.
+    pub releases_retriable: bool,
+}
+
+/// When a sink that buffers is flushed, and its records are accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlushConfig {
+    /// The worker's `offset.flush.interval.ms`.
+    pub interval: Duration,
+    pub idle: Duration,
+    pub records: Option<usize>,
+    pub bytes: Option<usize>,
+    /// `share.acknowledge.after=put`.
+    pub accepts_after_put: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -109,8 +123,7 @@ pub struct ConnectorConfig {
     /// In the order in which they are applied.
     pub transforms: Vec<TransformConfig>,
     pub max_put_records: usize,
-    /// The worker's `offset.flush.interval.ms`.
-    pub flush_interval: Duration,
+    pub flush: FlushConfig,
     pub errors: ErrorsConfig,
     pub share: ShareConfig,
     pub consumer: ConsumerConfig,

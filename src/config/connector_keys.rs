@@ -10,6 +10,9 @@ pub(super) const LOCK_DURATION: &str = "share.record.lock.duration.ms";
 /// What KIP-1302 calls [`LOCK_DURATION`].
 pub(super) const LOCK_TIMEOUT: &str = "share.acquisition.lock.timeout.ms";
 pub const GROUP_PROTOCOL: &str = "consumer.override.group.protocol";
+pub(super) const FLUSH_RECORDS: &str = "share.flush.records";
+pub(super) const FLUSH_BYTES: &str = "share.flush.bytes";
+pub(super) const IN_FLIGHT_RECORDS: &str = "share.max.in.flight.records";
 pub(super) const DEAD_LETTER_TOPIC: &str = "errors.deadletterqueue.topic.name";
 pub(super) const DEAD_LETTER_MODE: &str = "errors.deadletterqueue.mode";
 
@@ -159,7 +162,7 @@ pub const KEYS: &[Key] = &[
         "The share group; share-NAME if unset.",
     ),
     key(
-        "share.max.in.flight.records",
+        IN_FLIGHT_RECORDS,
         Kind::Int {
             min: 1,
             max: 10_000_000,
@@ -213,7 +216,7 @@ pub const KEYS: &[Key] = &[
         "share.retriable",
         Kind::Choice(&["hold", "release"]),
         Preset::Value("hold"),
-        "What happens to a record that the sink wants again: held and renewed, or released at once. release is still to come.",
+        "What happens to a record that the sink wants again: hold keeps its lock and tries again, as errors.retry.timeout says; release gives it back at once, each time for a delivery attempt (KIP-1302), until its last one, which is held.",
     ),
     key(
         "share.auto.offset.reset",
@@ -225,7 +228,28 @@ pub const KEYS: &[Key] = &[
         "share.acknowledge.after",
         Kind::Choice(&["put", "flush"]),
         Preset::Unset,
-        "When a record counts as delivered; as the sink needs it if unset.",
+        "When a record in a sink that buffers counts as delivered: flush, the default, after the sink has made it last; put, as KIP-1302 says, before that: what the worker or the sink loses in between is lost. Any other sink's records count after their put.",
+    ),
+    key(
+        FLUSH_RECORDS,
+        Kind::Int {
+            min: 1,
+            max: 10_000_000,
+        },
+        Preset::Unset,
+        "A task's sink that buffers so many records is flushed; no bound if unset.",
+    ),
+    key(
+        FLUSH_BYTES,
+        Kind::Size,
+        Preset::Value("0"),
+        "The same for the bytes of keys, values and headers; 0 is no bound.",
+    ),
+    key(
+        "share.flush.idle.ms",
+        Kind::DurationMs,
+        Preset::Value("5"),
+        "A sink that buffers is flushed after so long without more records, and never later than offset.flush.interval.ms of the worker after the first one.",
     ),
     key(
         MAX_PUT_RECORDS,

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use krafka::Kafka;
 use krafka::error::KrafkaError;
-use sluice_actors::books::{Policy, Tolerance};
+use sluice_actors::books::{Policy, Retriable, Tolerance};
 use sluice_actors::conversion::Conversion;
 use sluice_actors::credit::Credit;
+use sluice_actors::flush::FlushPolicy;
 use sluice_actors::gate::Gate;
 use sluice_actors::live_view::LiveView;
 use sluice_actors::retry::RetryPolicy;
@@ -114,6 +115,10 @@ pub(super) async fn start(
         return Err(StartError::Later(cause.to_owned()));
     }
     let settings = make_group_ready(config, &admin, &names).await?;
+    if resolved.missing.is_empty() {
+        let partitions = resolved.topics.values().map(|topic| topic.partitions);
+        check_flush(config, &settings, partitions)?;
+    }
     // Before joining: what does not fit must not hold partitions first.
     let spec = pipeline_spec(config, &producer, &settings, &ground.worker)?;
 
@@ -299,6 +304,10 @@ fn pipeline_spec(
                 timeout: config.errors.retry_timeout,
                 max_delay: config.errors.retry_delay_max,
             },
+            retriable: match config.share.releases_retriable {
+                true => Retriable::Release,
+                false => Retriable::Hold,
+            },
             gate: Gate::new(settings.delivery_limit.value),
             max_put_records: config.max_put_records,
             tasks: config.tasks_max,
@@ -306,15 +315,42 @@ fn pipeline_spec(
         conversion,
         sink,
         delivery_timeout: config.share.delivery_timeout,
-        flush_interval: flush_interval(
-            &config.name,
-            config.flush_interval,
-            settings.lock_duration.value,
-        ),
+        flush: FlushPolicy {
+            interval: flush_interval(
+                &config.name,
+                config.flush.interval,
+                settings.lock_duration.value,
+            ),
+            idle: config.flush.idle,
+            records: config.flush.records,
+            bytes: config.flush.bytes,
+        },
+        accepts_after_put: config.flush.accepts_after_put,
         max_in_flight_records: config.share.max_in_flight_records,
         span: settings.max_record_locks.value as usize,
         error_log: config.errors.log,
     })
+}
+
+/// A task gets no more records than the group may lock.
+fn check_flush(
+    config: &ConnectorConfig,
+    settings: &GroupSettings,
+    partitions: impl Iterator<Item = i32>,
+) -> Result<(), StartError> {
+    let partitions = partitions.map(|it| usize::try_from(it).unwrap_or_default());
+    let (partitions, locks) = (partitions.sum::<usize>(), settings.max_record_locks.value);
+    match config.flush.records {
+        Some(records) if records > partitions * locks as usize => {
+            Err(StartError::Refused(format!(
+                "share.flush.records {records} is more than share group {} may lock, {locks} in \
+                 each of {partitions} partitions, so it is never reached; set it lower, or \
+                 share.partition.max.record.locks higher",
+                config.share.group_id
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Tells when it is less than what was asked for.

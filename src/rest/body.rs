@@ -101,6 +101,11 @@ fn details(sight: &ConnectorSight) -> Value {
     json!({
         "state": view.state.name(),
         "trouble": view.trouble.as_deref(),
+        "outage": view.outage.as_ref().map(|outage| json!({
+            "cause": &*outage.cause,
+            "lasts_ms": sight.outage_lasts().map(|lasts| rounded(ms(lasts))),
+        })),
+        "outages": view.outages,
         "generation": view.generation,
         "tasks_replaced": view.tasks_replaced,
         "records_in_flight": view.in_flight,
@@ -110,6 +115,7 @@ fn details(sight: &ConnectorSight) -> Value {
         "bytes_held": view.held_bytes,
         "window_records": view.window,
         "attempts_left": view.attempts_left,
+        "records_near_limit": view.near_limit,
         "group_lag_records": view.lag,
         "accepted_per_second": rounded(rates.rate(Count::Accepted)),
         "accept_mean_ms": rates.accept_mean().map(|seconds| rounded(seconds * 1e3)),

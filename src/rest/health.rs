@@ -98,6 +98,9 @@ fn told(sight: &ConnectorSight) -> Value {
     if let Some(cause) = cause {
         told["cause"] = json!(&*cause);
     }
+    if let Some(lasts) = sight.outage_lasts() {
+        told["outage_ms"] = json!(lasts.as_millis() as u64);
+    }
     told
 }
 

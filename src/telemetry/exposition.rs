@@ -156,6 +156,7 @@ mod tests {
             offset: 77,
             span: 5,
             since: Instant::now(),
+            is_buffered: false,
         });
         let task = TaskSight {
             id: 0,

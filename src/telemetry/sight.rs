@@ -2,6 +2,7 @@
 //! view without waiting for anyone.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sluice_actors::live_view::{ConnectorState, ConnectorView, LiveView, TaskState};
 use sluice_actors::meters::TaskFigures;
@@ -134,6 +135,13 @@ impl ConnectorSight {
         failure(&self.view)
     }
 
+    /// For how long its sink has taken no records.
+    #[must_use]
+    pub fn outage_lasts(&self) -> Option<Duration> {
+        let outage = self.view.outage.as_ref()?;
+        Some(self.at.saturating_duration_since(outage.since))
+    }
+
     /// What it does now.
     #[must_use]
     pub fn standing(&self) -> Standing {
@@ -145,6 +153,9 @@ impl ConnectorSight {
         }
         if let Some(trouble) = &self.view.trouble {
             return Standing::Bad(Arc::clone(trouble));
+        }
+        if let Some(outage) = &self.view.outage {
+            return Standing::Bad(Arc::clone(&outage.cause));
         }
         match self.view.state {
             ConnectorState::Starting => Standing::Coming("joins its group"),
@@ -243,6 +254,8 @@ const fn status_of_task(
 
 #[cfg(test)]
 mod tests {
+    use sluice_actors::circuit::Outage;
+
     use super::*;
 
     /// With tasks of a state, whose sink is open, or was.
@@ -318,6 +331,13 @@ mod tests {
             trouble: Some("broker 2 is gone".into()),
             ..come_up()
         };
+        let refused = ConnectorView {
+            outage: Some(Outage {
+                cause: "refused".into(),
+                since: Instant::now(),
+            }),
+            ..come_up()
+        };
         let restarting = ConnectorView {
             is_restarting: true,
             ..come_up()
@@ -336,6 +356,7 @@ mod tests {
                 vec![RUNNING],
                 Standing::Bad("broker 2 is gone".into()),
             ),
+            (refused, vec![RUNNING], Standing::Bad("refused".into())),
             (
                 restarting,
                 vec![RUNNING],

@@ -33,6 +33,9 @@ fn log(name: &str, connector: &ConnectorView, tasks_running: usize) {
             (offset, since.as_millis() as u64, pin.span)
         },
     );
+    let (outage, outage_ms) = connector.outage.as_ref().map_or(("", 0), |outage| {
+        (&*outage.cause, outage.since.elapsed().as_millis() as u64)
+    });
     tracing::info!(
         connector = name,
         state = connector.state.name(),
@@ -57,6 +60,8 @@ fn log(name: &str, connector: &ConnectorView, tasks_running: usize) {
         pinned_by,
         pinned_ms,
         span,
+        outage,
+        outage_ms,
         trouble = connector.trouble.as_deref().unwrap_or_default(),
         "status"
     );

@@ -140,7 +140,7 @@ impl Books {
                 self.retry(&put, &rest, &cause, now, &mut effects);
             }
             PutEnd::Answered(Err(SinkError::Unavailable(_) | SinkError::UnavailableFor(..))) => {
-                self.refused(&put, &rest, &mut effects)
+                self.refused(&put, &rest, &mut effects);
             }
             PutEnd::Answered(Err(SinkError::Fatal(_))) | PutEnd::Abandoned => {
                 let work = self.take_back(&put, &rest, kills);

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 pub use effects::Effects;
 pub use notice::Notice;
-pub use policy::{Policy, Tolerance};
+pub use policy::{Policy, Retriable, Tolerance};
 pub use puts::{Put, PutEnd};
 pub use shared::SharedBooks;
 
@@ -33,6 +33,7 @@ use crate::circuit::SharedCircuit;
 use crate::credit::Credit;
 use crate::intake::Intake;
 use crate::ledger::{Entry, Ledger};
+use crate::near_limit::NearLimit;
 use crate::record::{SinkRecord, TopicId};
 use crate::retry::RetryPolicy;
 use crate::work_queue::WorkQueue;
@@ -149,6 +150,12 @@ impl Books {
     #[must_use]
     pub const fn errors(&self) -> ErrorTotals {
         self.errors
+    }
+
+    /// Open records that the broker would soon archive.
+    #[must_use]
+    pub fn near_limit(&self) -> Option<NearLimit> {
+        self.ledger.came_often(self.policy.gate.near_limit())
     }
 
     /// How often a record that is open may still be given back; none is.

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use tokio::time::Instant;
 
-use super::{Books, DeliveryKey, Effects, Failing, Notice, Tolerance, entry};
+use super::policy::Again;
+use super::{Books, DeliveryKey, Effects, Failing, Notice, Retriable, Tolerance, entry};
 use crate::chunk::{Chunk, Holds};
 use crate::ledger::{Entry, Step};
 use crate::outcome::{Cause, Rejection, Stage};
@@ -106,8 +107,7 @@ impl Books {
         }
     }
 
-    /// Tries records again later; past the time for it they are released,
-    /// so that another worker can try, if the gate lets them.
+    /// Tries records again later, or gives them back, as the policy says.
     pub(super) fn retry(
         &mut self,
         put: &PutRef,
@@ -120,49 +120,61 @@ impl Books {
         let mut later: Vec<(Instant, Vec<usize>)> = Vec::new();
         let mut release = Vec::new();
         for place in places {
-            let one = entry(&put.chunk[*place]);
-            let failing = self.failing.entry(key(one)).or_insert(Failing {
-                failures: 0,
-                since: now,
-            });
-            failing.failures += 1;
-            let (failures, since) = (failing.failures, failing.since);
-            let at = self.policy.retry.next_try(failures, since, now, jitter);
-            let at = match at {
-                Some(at) => at,
-                None if self
-                    .policy
-                    .gate
-                    .may_release(put.chunk[*place].delivery_count) =>
-                {
-                    self.failing.remove(&key(one));
-                    release.push(*place);
-                    continue;
-                }
-                // The last attempt: held, and tried on.
-                None => now + self.policy.retry.max_delay,
-            };
-            match later.iter_mut().find(|(time, _)| *time == at) {
-                Some((_, places)) => places.push(*place),
-                None => later.push((at, vec![*place])),
+            match self.fail(&put.chunk[*place], now, jitter) {
+                Again::Release => release.push(*place),
+                Again::PutAside => self.put_aside(put, *place, cause, effects),
+                Again::At(at) => match later.iter_mut().find(|(time, _)| *time == at) {
+                    Some((_, places)) => places.push(*place),
+                    None => later.push((at, vec![*place])),
+                },
             }
         }
-        self.retries += (places.len() - release.len()) as u64;
         self.errors.transient += places.len() as u64;
-        if !release.is_empty() {
-            effects.notices.push(Notice::Releasing {
-                records: release.len(),
-                cause: Arc::clone(cause),
-            });
-        }
-        let released = put.entries(&release);
-        self.settle(put.lease, released, Settlement::Release, effects);
+        self.release(put, &release, cause, effects);
         for (at, places) in later {
+            self.retries += places.len() as u64;
             let mut work = self.take_back(put, &places, 0);
             self.copy_out(&mut work);
             self.queue.push_later(at, work);
             effects.work = true;
         }
+    }
+
+    /// Counts a failure of a record, and tells what becomes of it.
+    fn fail(&mut self, record: &SinkRecord, now: Instant, jitter: f64) -> Again {
+        let key = key(entry(record));
+        let failing = self.failing.entry(key).or_insert(Failing {
+            failures: 0,
+            since: now,
+        });
+        failing.failures += 1;
+        let (retry, failures) = (self.policy.retry, failing.failures);
+        let next_try = retry.next_try(failures, failing.since, now, jitter);
+        let again = self.policy.again(record.delivery_count, next_try, now);
+        if again == Again::Release {
+            self.failing.remove(&key);
+        }
+        again
+    }
+
+    /// Gives records back, so that another worker can try.
+    fn release(&mut self, put: &PutRef, places: &[usize], cause: &Cause, effects: &mut Effects) {
+        let is_news = self.policy.retriable == Retriable::Hold;
+        if is_news && !places.is_empty() {
+            effects.notices.push(Notice::Releasing {
+                records: places.len(),
+                cause: Arc::clone(cause),
+            });
+        }
+        let released = put.entries(places);
+        self.settle(put.lease, released, Settlement::Release, effects);
+    }
+
+    /// Its time is over, and the broker would archive it if it went back.
+    fn put_aside(&mut self, put: &PutRef, place: usize, cause: &Cause, effects: &mut Effects) {
+        let cause = format!("on its last delivery attempt, with no time left to retry: {cause}");
+        let rejection = Rejection::new(Stage::TaskPut, cause);
+        self.reject(put.lease, entry(&put.chunk[place]), &rejection, effects);
     }
 
     /// Puts records again that found the sink unavailable: at once, since the
@@ -206,24 +218,30 @@ impl Books {
         }
     }
 
-    /// Gives records back through the gate, so that another worker can try;
-    /// those on their last attempt are tried on here.
+    /// Gives records back through the gate that took too long, so that another
+    /// worker can try; those on their last attempt are tried on here while
+    /// there is time.
     pub(super) fn release_or_put_again(
         &mut self,
         put: &PutRef,
         places: &[usize],
         effects: &mut Effects,
     ) {
-        let gate = self.policy.gate;
-        let may = |place: &usize| gate.may_release(put.chunk[*place].delivery_count);
-        let (release, again): (Vec<usize>, Vec<usize>) =
-            places.iter().copied().partition(|place| may(place));
-        self.settle(
-            put.lease,
-            put.entries(&release),
-            Settlement::Release,
-            effects,
-        );
+        const CAUSE: &str = "puts of it took longer than share.delivery.timeout.ms, twice";
+        let (mut release, mut again) = (Vec::new(), Vec::new());
+        let cause = Cause::from(CAUSE);
+        for place in places {
+            let record = &put.chunk[*place];
+            if self.policy.gate.may_release(record.delivery_count) {
+                release.push(*place);
+                continue;
+            }
+            match self.fail(record, self.now, 0.0) {
+                Again::PutAside => self.put_aside(put, *place, &cause, effects),
+                Again::At(_) | Again::Release => again.push(*place),
+            }
+        }
+        self.release(put, &release, &cause, effects);
         let work = self.take_back(put, &again, 0);
         self.put_again(work, effects);
     }

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use super::{Books, Policy};
 use crate::circuit::SharedCircuit;
 use crate::credit::Credit;
+use crate::flush::FlushCall;
 
 /// The books of one connector, shared by its actors.
 #[derive(Debug)]
@@ -22,6 +23,7 @@ pub struct SharedBooks {
     /// Of these, the one that has waited longest.
     next_task: AtomicU32,
     polling: AtomicBool,
+    pub(crate) flush_call: Arc<FlushCall>,
     errors_logged: AtomicU64,
 }
 
@@ -36,6 +38,7 @@ impl SharedBooks {
             idle_tasks: AtomicUsize::new(0),
             next_task: AtomicU32::new(0),
             polling: AtomicBool::new(true),
+            flush_call: Arc::default(),
             errors_logged: AtomicU64::new(0),
         })
     }

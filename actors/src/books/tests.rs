@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Books, Effects, Notice, Policy, PutEnd, Tolerance, entry};
+use super::{Books, Effects, Notice, Policy, PutEnd, Retriable, Tolerance, entry};
 use crate::chunk::Holds;
 use crate::credit::Credit;
 use crate::gate::Gate;
@@ -27,6 +27,7 @@ fn books(retry_timeout: Option<Duration>, tolerance: Tolerance) -> Books {
             timeout: retry_timeout,
             max_delay: Duration::from_secs(1),
         },
+        retriable: Retriable::Hold,
         gate: Gate::new(5),
         max_put_records: 10,
         tasks: 1,
@@ -107,6 +108,62 @@ fn on_its_last_attempt_it_is_held_and_tried_on() {
     assert!(effects.settle.is_empty());
     assert!(effects.work);
     assert_eq!(books.queue().waiting(), 2);
+}
+
+#[test]
+fn on_its_last_attempt_it_is_put_aside_if_that_is_tolerated_and_its_time_is_over() {
+    let minute = Duration::from_secs(60);
+    let mut books = books(Some(minute), Tolerance::All);
+    let put = deliver(&mut books, 0..2, 5);
+    let busy = || PutEnd::Answered(Err(SinkError::Retry("busy".into())));
+    let now = Instant::now();
+    let effects = books.put_ended(put.lease, busy(), false, now);
+    assert!(effects.settle.is_empty(), "there is time left");
+    let late = now + minute;
+    let again = books.dispatch(0, late).unwrap();
+    let effects = books.put_ended(again.lease, busy(), false, late);
+    assert_eq!(ranges(&effects), [(0, 1, Settlement::Reject)]);
+    let (record, rejection) = &effects.put_aside[1];
+    assert_eq!(record.offset, 1);
+    assert!(rejection.cause.ends_with("no time left to retry: busy"));
+    assert_eq!(books.errors().skipped, 2);
+}
+
+#[test]
+fn what_takes_too_long_on_its_last_attempt_is_put_aside_when_its_time_is_over() {
+    let mut books = books(Some(Duration::ZERO), Tolerance::All);
+    let put = deliver(&mut books, 0..1, 5);
+    let now = Instant::now();
+    let effects = books.put_ended(put.lease, PutEnd::TimedOut, false, now);
+    assert!(effects.settle.is_empty(), "another task first");
+    let again = books.dispatch(1, now).unwrap();
+    let effects = books.put_ended(again.lease, PutEnd::TimedOut, false, now);
+    assert_eq!(ranges(&effects), [(0, 0, Settlement::Reject)]);
+    assert!(
+        effects.put_aside[0]
+            .1
+            .cause
+            .contains("share.delivery.timeout.ms")
+    );
+}
+
+#[test]
+fn with_release_a_retry_goes_back_at_once_but_never_from_its_last_attempt() {
+    let policy = Policy {
+        retriable: Retriable::Release,
+        ..books(None, Tolerance::All).policy
+    };
+    let mut books = Books::new(policy, Credit::new(1000));
+    for (offset, count, settled) in [(0, 1, true), (1, 4, true), (2, 5, false)] {
+        let put = deliver(&mut books, offset..offset + 1, count);
+        let end = PutEnd::Answered(Err(SinkError::Retry("busy".into())));
+        let effects = books.put_ended(put.lease, end, false, Instant::now());
+        let released = [(offset, offset, Settlement::Release)];
+        assert_eq!(ranges(&effects), if settled { &released[..] } else { &[] });
+        assert!(effects.notices.is_empty(), "it is as it should be");
+    }
+    assert_eq!(books.queue().waiting(), 1, "held, and tried on");
+    assert_eq!((books.retries(), books.errors().transient), (1, 3));
 }
 
 #[test]

@@ -67,6 +67,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::flush::FlushPolicy;
     use crate::ports::sink::{Sink, SinkFactory, SinkTraits};
     use crate::retry::RetryPolicy;
     use crate::stuck_threads::StuckThreads;
@@ -93,7 +94,7 @@ mod tests {
         let settings = DeliverySettings {
             sink: Arc::new(Bomb),
             delivery_timeout: Duration::from_secs(1),
-            flush_interval: Duration::from_secs(1),
+            flush: FlushPolicy::default(),
             backoff: RetryPolicy::default(),
             stuck_threads: StuckThreads::new(),
         };

@@ -17,6 +17,7 @@ use ahash::AHashMap;
 use tokio::time::Instant;
 
 use crate::meters::{Spread, Timing};
+use crate::near_limit::NearLimit;
 use crate::ports::source::{Answer, AnsweredRange, LostRange, SettleRange, Settlement};
 use crate::record::{RecordId, SourcePartition, TopicId};
 use partition::{Fresh, PartitionLedger, SettledRun};
@@ -66,6 +67,8 @@ pub struct Pin {
     /// broker counts, also when all behind the pin is settled.
     pub span: u64,
     pub since: Instant,
+    /// It waits for its sink's flush.
+    pub is_buffered: bool,
 }
 
 impl Times {
@@ -164,6 +167,32 @@ impl Ledger {
     pub fn unsettled(&self) -> impl Iterator<Item = (RecordId, u16)> {
         let partitions = self.partitions.values();
         partitions.flat_map(PartitionLedger::unsettled)
+    }
+
+    /// Open records that came so often or more, if there are any.
+    #[must_use]
+    pub fn came_often(&self, delivery_count: u16) -> Option<NearLimit> {
+        let mut near: Option<NearLimit> = None;
+        for ledger in self.partitions.values() {
+            let Some((records, offset, count)) = ledger.came_often(delivery_count) else {
+                continue;
+            };
+            let others = near.as_ref().map_or(0, |near| near.records);
+            let record = RecordId {
+                partition: Arc::clone(ledger.partition()),
+                offset,
+            };
+            let before = near.take().filter(|near| near.delivery_count >= count);
+            near = Some(NearLimit {
+                records: others + records,
+                ..before.unwrap_or(NearLimit {
+                    records,
+                    example: record,
+                    delivery_count: count,
+                })
+            });
+        }
+        near
     }
 
     /// Takes up records of one partition: offsets (ascending) with their
@@ -351,6 +380,14 @@ impl Ledger {
         let partitions = self.partitions.values();
         let topics: BTreeSet<Arc<str>> = partitions.map(PartitionLedger::topic).collect();
         topics.into_iter().collect()
+    }
+
+    /// Whether a partition's span is used up, and the first open record is in
+    /// a sink's buffer.
+    #[must_use]
+    pub fn waits_for_flush(&self, span: u64) -> bool {
+        let mut pins = self.partitions.values().filter_map(PartitionLedger::pin);
+        pins.any(|pin| pin.is_buffered && pin.span >= span)
     }
 
     /// The first open offset of each partition, the one that has waited

@@ -270,6 +270,28 @@ impl PartitionLedger {
         })
     }
 
+    /// Unsettled records that came so often or more: how many, and the offset
+    /// and count of the first of those that came most often.
+    pub(super) fn came_often(&self, delivery_count: u16) -> Option<(usize, i64, u16)> {
+        let slots = self.slots.iter().enumerate();
+        let often =
+            slots.filter(|(_, slot)| slot.is_unsettled() && slot.delivery_count >= delivery_count);
+        often.fold(None, |seen, (place, slot)| {
+            let this = (self.base + place as i64, slot.delivery_count);
+            let (records, offset, count) = seen.unwrap_or((0, this.0, this.1));
+            let most = if this.1 > count {
+                this
+            } else {
+                (offset, count)
+            };
+            Some((records + 1, most.0, most.1))
+        })
+    }
+
+    pub(super) fn partition(&self) -> &Arc<SourcePartition> {
+        &self.partition
+    }
+
     pub(super) fn vacate_unsettled(&mut self, offsets: RangeInclusive<i64>) -> Ended {
         self.vacate(offsets, Slot::is_unsettled)
     }
@@ -329,6 +351,7 @@ impl PartitionLedger {
             offset: self.base,
             span: (self.reach - self.base) as u64,
             since: self.front_since,
+            is_buffered: self.slots[0].state == State::Buffered,
         })
     }
 

@@ -372,3 +372,37 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_partition_waits_for_a_flush_when_its_first_record_is_buffered_and_its_span_used_up() {
+    let mut bench = Bench::new();
+    let acquisition = bench.acquire(0..100, 1);
+    assert!(bench.lease(1, 0, acquisition) && bench.lease(2, 1, acquisition));
+    bench.step(2, Step::Buffer, 1, acquisition);
+    assert!(
+        !bench.ledger.waits_for_flush(100),
+        "the first one is being put"
+    );
+    bench.step(1, Step::Buffer, 0, acquisition);
+    assert!(bench.ledger.waits_for_flush(100));
+    assert!(!bench.ledger.waits_for_flush(101), "there is room");
+}
+
+#[test]
+fn records_near_the_limit_are_counted_and_the_worst_is_named() {
+    let mut bench = Bench::new();
+    bench.acquire(0..10, 3);
+    assert_eq!(bench.ledger.came_often(4), None);
+    bench.acquire(10..12, 4);
+    let acquisition = bench.acquire(12..13, 5);
+    let near = bench.ledger.came_often(4).unwrap();
+    assert_eq!((near.records, near.delivery_count), (3, 5));
+    assert_eq!(near.example.to_string(), "orders-0@12");
+    bench.step(0, bench.accept(), 12, acquisition);
+    let near = bench.ledger.came_often(4).unwrap();
+    assert_eq!(
+        (near.records, near.example.offset),
+        (2, 10),
+        "settled is over"
+    );
+}

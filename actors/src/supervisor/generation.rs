@@ -86,7 +86,7 @@ impl Generation {
             supervisor: supervisor.clone(),
             view: Arc::clone(&parts.view),
             kill: control_kill.clone(),
-            buffers: parts.spec.sink.traits().buffers,
+            accepts_after_flush: parts.spec.accepts_after_flush(),
         });
         let acknowledger = Mailbox::new(
             Acknowledger::start_in_arbiter(control, move |_| acknowledger),
@@ -151,6 +151,7 @@ impl Generation {
             connector: Arc::clone(&parts.connector),
             task,
             circuit: Arc::clone(parts.books.circuit()),
+            flush_call: Arc::clone(&parts.books.flush_call),
             converter: self.converter.clone(),
             acknowledger: self.acknowledger.clone(),
             view: Arc::clone(&parts.view),

@@ -86,7 +86,7 @@ impl Supervisor {
         if let Some((place, stage)) = generation.converters_record(found) {
             self.blame_record(place, stage);
         }
-        let buffers = self.spec.sink.traits().buffers;
+        let buffers = self.spec.accepts_after_flush();
         for lease in generation.blocking_puts(found) {
             let end = PutEnd::Panicked(blocked_cause());
             self.enter(|books| books.put_ended(lease, end, buffers, Instant::now()));

@@ -15,9 +15,10 @@ pub use fake_source::{FakeSource, Fate};
 #[cfg(test)]
 pub(crate) use listener::listen;
 
-use crate::books::{Policy, Tolerance};
+use crate::books::{Policy, Retriable, Tolerance};
 use crate::conversion::Conversion;
 use crate::error_log::ErrorLog;
+use crate::flush::FlushPolicy;
 use crate::gate::Gate;
 use crate::ports::sink::SinkFactory;
 use crate::record::{RawRecord, SinkRecord, SourcePartition, TimestampType, TopicId};
@@ -45,6 +46,7 @@ pub fn policy(tasks: usize, tolerance: Tolerance) -> Policy {
     Policy {
         tolerance,
         retry: RetryPolicy::default(),
+        retriable: Retriable::Hold,
         gate: Gate::new(5),
         max_put_records: 500,
         tasks,
@@ -61,7 +63,8 @@ pub fn spec(policy: Policy, conversion: Conversion, sink: impl SinkFactory) -> P
         conversion,
         sink: Arc::new(sink),
         delivery_timeout: Duration::from_secs(60),
-        flush_interval: Duration::from_millis(500),
+        flush: FlushPolicy::default(),
+        accepts_after_put: false,
         max_in_flight_records: None,
         span: 2000,
         error_log: ErrorLog::Records,

@@ -6,10 +6,12 @@ use regex::Regex;
 use sluice_actors::error_log::ErrorLog;
 
 use super::limits;
-use super::{ConnectorConfig, ConverterConfig, ErrorsConfig, OffsetReset, ShareConfig, Topics};
+use super::{
+    ConnectorConfig, ConverterConfig, ErrorsConfig, FlushConfig, OffsetReset, ShareConfig, Topics,
+};
 use crate::config::connector_keys::{
-    DEAD_LETTER_MODE, DEAD_LETTER_TOPIC, GROUP_PROTOCOL, KEYS, LOCK_DURATION, LOCK_TIMEOUT,
-    MAX_POLL_RECORDS, MAX_PUT_RECORDS,
+    DEAD_LETTER_MODE, DEAD_LETTER_TOPIC, FLUSH_BYTES, FLUSH_RECORDS, GROUP_PROTOCOL,
+    IN_FLIGHT_RECORDS, KEYS, LOCK_DURATION, LOCK_TIMEOUT, MAX_POLL_RECORDS, MAX_PUT_RECORDS,
 };
 use crate::config::definition::{Faults, Reader};
 use crate::config::known_keys::{self, KnownKeys};
@@ -127,6 +129,7 @@ impl Reading<'_> {
         self.check_plugins(&producer);
         let share = self.share(&name);
         let max_put_records = self.aliased(MAX_PUT_RECORDS, MAX_POLL_RECORDS).unwrap_or(1);
+        let flush = self.flush(&share);
         let errors = self.errors();
         let transforms = self.transforms();
         let mut reader = self.reader();
@@ -142,7 +145,7 @@ impl Reading<'_> {
             header_converter: self.converter(Part::Header),
             transforms,
             max_put_records: limits::count(max_put_records),
-            flush_interval: self.worker.flush_interval,
+            flush,
             errors,
             share,
             consumer,
@@ -251,11 +254,7 @@ impl Reading<'_> {
     /// counts on them.
     fn refuse_what_is_to_come(&mut self) {
         let mut reader = self.reader();
-        for (name, off) in [
-            ("share.retriable", "hold"),
-            ("share.order", "none"),
-            ("exactly.once.mode", "off"),
-        ] {
+        for (name, off) in [("share.order", "none"), ("exactly.once.mode", "off")] {
             let choice = reader.choice(name);
             if choice != off {
                 reader.fault(
@@ -266,13 +265,6 @@ impl Reading<'_> {
         }
         if reader.optional_duration("share.park.after.ms").is_some() {
             reader.fault("share.park.after.ms", "parking is still to come; remove it");
-        }
-        if reader.optional_choice("share.acknowledge.after") == Some("put") {
-            reader.fault(
-                "share.acknowledge.after",
-                "put is still to come; set it to flush or remove it: a sink that buffers is \
-                 settled after its flush, any other after its put",
-            );
         }
         self.check_dead_letters();
     }
@@ -317,7 +309,37 @@ impl Reading<'_> {
             record_lock_duration: lock_ms.map(limits::milliseconds),
             auto_offset_reset,
             delivery_timeout: limits::milliseconds(reader.int("share.delivery.timeout.ms")),
+            releases_retriable: reader.choice("share.retriable") == "release",
         }
+    }
+
+    fn flush(&mut self, share: &ShareConfig) -> FlushConfig {
+        let interval = self.worker.flush_interval;
+        let mut reader = self.reader();
+        let flush = FlushConfig {
+            interval,
+            idle: reader.duration("share.flush.idle.ms"),
+            records: reader.optional_int(FLUSH_RECORDS).map(limits::count),
+            bytes: Some(reader.size(FLUSH_BYTES)).filter(|bytes| *bytes > 0),
+            accepts_after_put: reader.optional_choice("share.acknowledge.after") == Some("put"),
+        };
+        let within = |wanted: Option<usize>, limit| wanted.is_none_or(|wanted| wanted <= limit);
+        if !within(
+            flush.records,
+            share.max_in_flight_records.unwrap_or(usize::MAX),
+        ) {
+            reader.fault(
+                FLUSH_RECORDS,
+                format!("is more than {IN_FLIGHT_RECORDS}, so it is never reached; set it lower"),
+            );
+        }
+        if !within(flush.bytes, share.max_in_flight_bytes) {
+            reader.fault(
+                FLUSH_BYTES,
+                "is more than share.max.in.flight.bytes, so it is never reached; set it lower",
+            );
+        }
+        flush
     }
 
     fn offset_reset(&mut self) -> OffsetReset {

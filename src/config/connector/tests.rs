@@ -94,6 +94,7 @@ fn defaults_are_connects_or_the_tables() {
                 is_given: false,
             },
             delivery_timeout: Duration::from_secs(300),
+            releases_retriable: false,
         }
     );
     assert_eq!(
@@ -226,9 +227,7 @@ fn consumer_groups_are_refused_with_the_key_to_set() {
 #[test]
 fn features_to_come_are_refused_unless_they_are_off() {
     for (key, value) in [
-        ("share.retriable", "release"),
         ("share.order", "key"),
-        ("share.acknowledge.after", "put"),
         ("share.park.after.ms", "1000"),
         ("exactly.once.mode", "ledger"),
         ("errors.deadletterqueue.mode", "broker"),
@@ -243,12 +242,53 @@ fn features_to_come_are_refused_unless_they_are_off() {
         );
     }
     good(&[
-        ("share.retriable", "hold"),
         ("share.order", "none"),
         ("exactly.once.mode", "off"),
         ("errors.deadletterqueue.mode", "none"),
         ("errors.deadletterqueue.topic.name", "dlq"),
     ]);
+}
+
+#[test]
+fn what_is_to_be_tried_again_is_held_unless_it_is_to_be_released() {
+    assert!(!good(&[]).share.releases_retriable);
+    assert!(
+        good(&[("share.retriable", "release")])
+            .share
+            .releases_retriable
+    );
+}
+
+#[test]
+fn records_are_accepted_after_the_flush_unless_after_the_put_is_said() {
+    let after = |value| {
+        good(&[("share.acknowledge.after", value)])
+            .flush
+            .accepts_after_put
+    };
+    assert!(!good(&[]).flush.accepts_after_put && !after("flush"));
+    assert!(after("put"));
+}
+
+#[test]
+fn a_flush_that_could_never_come_is_refused() {
+    let fits = [
+        ("share.flush.records", "500"),
+        ("share.flush.bytes", "1048576"),
+        ("share.max.in.flight.records", "500"),
+    ];
+    let flush = good(&fits).flush;
+    assert_eq!((flush.records, flush.bytes), (Some(500), Some(1 << 20)));
+    assert_eq!(
+        faults(&[
+            ("share.flush.records", "501"),
+            ("share.max.in.flight.records", "500"),
+            ("share.flush.bytes", "2048"),
+            ("share.max.in.flight.bytes", "1024"),
+        ]),
+        "share.flush.records: is more than share.max.in.flight.records, so it is never reached; set it lower\n\
+         share.flush.bytes: is more than share.max.in.flight.bytes, so it is never reached; set it lower"
+    );
 }
 
 #[test]

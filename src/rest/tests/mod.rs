@@ -14,9 +14,10 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, StatusCode};
 use parking_lot::Mutex;
 use serde_json::Value;
-use sluice_actors::books::{Policy, Tolerance};
+use sluice_actors::books::{Policy, Retriable, Tolerance};
 use sluice_actors::credit::Credit;
 use sluice_actors::error_log::ErrorLog;
+use sluice_actors::flush::FlushPolicy;
 use sluice_actors::gate::Gate;
 use sluice_actors::live_view::{ConnectorState, LiveView};
 use sluice_actors::ports::source::SourceEvent;
@@ -216,6 +217,7 @@ async fn run(view: &Arc<LiveView>) -> Pipeline {
         policy: Policy {
             tolerance: Tolerance::None,
             retry: RetryPolicy::default(),
+            retriable: Retriable::Hold,
             gate: Gate::new(5),
             max_put_records: 5,
             tasks: TASKS,
@@ -223,7 +225,8 @@ async fn run(view: &Arc<LiveView>) -> Pipeline {
         conversion: conversion_of_values(AsTheyAre),
         sink: Arc::new(sink),
         delivery_timeout: Duration::from_secs(60),
-        flush_interval: Duration::from_millis(500),
+        flush: FlushPolicy::default(),
+        accepts_after_put: false,
         max_in_flight_records: None,
         span: 2000,
         error_log: ErrorLog::Records,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use sluice_actors::books::{ErrorTotals, Tolerance};
 use sluice_actors::credit::Credit;
 use sluice_actors::error_log::ErrorLog;
+use sluice_actors::flush::FlushPolicy;
 use sluice_actors::live_view::{ConnectorState, ConnectorView, LiveView, TaskState};
 use sluice_actors::ports::sink::SinkFactory;
 use sluice_actors::supervisor::{Pipeline, PipelineSpec};
@@ -215,7 +216,8 @@ fn spec(factory: &Arc<dyn SinkFactory>) -> PipelineSpec {
         conversion: conversion_of_values(AsTheyAre),
         sink: Arc::clone(factory),
         delivery_timeout: PATIENCE,
-        flush_interval: Duration::from_millis(500),
+        flush: FlushPolicy::default(),
+        accepts_after_put: false,
         max_in_flight_records: None,
         span: 2000,
         error_log: ErrorLog::Records,

@@ -21,6 +21,20 @@ pub(super) const SLUICE: &[Metric] = &[
     metric(
         Group::Sluice,
         Kind::Gauge,
+        "sink-outage-seconds",
+        "For how long the sink has taken no records and no task puts any; 0 while it does",
+        Value::Connector(|it| Some(it.outage_lasts().unwrap_or_default().as_secs_f64())),
+    ),
+    metric(
+        Group::Sluice,
+        Kind::Counter,
+        "sink-outages-total",
+        "How often the sink became unavailable",
+        Value::Connector(|it| Some(it.view.outages as f64)),
+    ),
+    metric(
+        Group::Sluice,
+        Kind::Gauge,
         "records-in-flight",
         "Records acquired whose settlement is not confirmed",
         Value::Connector(|it| Some(it.view.in_flight as f64)),
@@ -87,6 +101,13 @@ pub(super) const SLUICE: &[Metric] = &[
         "attempts-left",
         "How often the open record that came most often may still be given back; at 0 it is held",
         Value::Connector(|it| it.view.attempts_left.map(f64::from)),
+    ),
+    metric(
+        Group::Sluice,
+        Kind::Gauge,
+        "records-near-limit",
+        "Open records that came again, and may be given back once more at most",
+        Value::Connector(|it| Some(it.view.near_limit as f64)),
     ),
     metric(
         Group::Sluice,

@@ -215,6 +215,7 @@ async fn a_task_that_is_given_up_before_it_starts_opens_no_sink() {
                 connector: Arc::clone(&supervisor.connector),
                 task: 0,
                 circuit: Arc::clone(supervisor.books.circuit()),
+                flush_call: Arc::clone(&supervisor.books.flush_call),
                 converter: generation.converter.clone(),
                 acknowledger: generation.acknowledger.clone(),
                 view: Arc::clone(&supervisor.view),

@@ -1,0 +1,81 @@
+//! Records that the broker would soon archive.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::record::RecordId;
+
+/// Open records that came again, and may be given back once more at most.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NearLimit {
+    pub records: usize,
+    /// One of those that came most often.
+    pub example: RecordId,
+    pub delivery_count: u16,
+}
+
+/// Who was told of it is not told again for so long.
+const QUIET: Duration = Duration::from_secs(600);
+
+/// Warns of them now and then, however many there are.
+#[derive(Debug, Default)]
+pub(crate) struct LimitAlarm {
+    rang_at: Option<Instant>,
+}
+
+impl LimitAlarm {
+    pub(crate) fn look(&mut self, connector: &str, near: Option<&NearLimit>, now: Instant) {
+        let Some(near) = near.filter(|_| self.is_time(now)) else {
+            return;
+        };
+        self.rang_at = Some(now);
+        tracing::warn!(
+            connector,
+            records = near.records,
+            record = %near.example,
+            delivery_count = near.delivery_count,
+            "records are near share.delivery.count.limit: on the last delivery they are held, and \
+             archived by the broker if this worker loses them; see why they come again"
+        );
+    }
+
+    fn is_time(&self, now: Instant) -> bool {
+        self.rang_at.is_none_or(|rang_at| now >= rang_at + QUIET)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::testing::{listen, partition};
+
+    #[test]
+    fn it_is_told_once_in_a_while_and_names_a_record() {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&lines);
+        let _listening = listen(move |_, line| heard.lock().push(line.to_owned()));
+        let near = NearLimit {
+            records: 500,
+            example: RecordId {
+                partition: partition("orders", 3),
+                offset: 7,
+            },
+            delivery_count: 9,
+        };
+        let (mut alarm, start) = (LimitAlarm::default(), Instant::now());
+        alarm.look("sink", None, start);
+        assert!(lines.lock().is_empty());
+        for second in 0..600 {
+            alarm.look("sink", Some(&near), start + Duration::from_secs(second));
+        }
+        assert_eq!(lines.lock().len(), 1);
+        assert!(lines.lock()[0].contains("orders-3@7"), "{lines:?}");
+        alarm.look("sink", Some(&near), start + QUIET);
+        assert_eq!(lines.lock().len(), 2);
+    }
+}
