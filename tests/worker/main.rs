@@ -3,12 +3,14 @@
 #![cfg(feature = "broker-tests")]
 
 mod api;
+mod attempts;
 mod connect_client;
 mod crash;
 mod crew;
 mod ending;
 mod fairness;
 mod figures;
+mod flushing;
 mod groups;
 mod history;
 mod http;
@@ -18,6 +20,7 @@ mod load;
 mod logins;
 mod main_job;
 mod memory;
+mod outage;
 mod poison;
 mod reauthentication;
 mod records;

@@ -1,0 +1,170 @@
+//! A sink that is down for many lock times: nothing is lost or comes twice, and
+//! all of it is delivered soon after it is back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use parking_lot::Mutex;
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use sluice_test_support::counting::Tally;
+use sluice_test_support::produce::ids;
+use sluice_test_support::receiver::{Receiver, Reply};
+use sluice_test_support::wait::eventually;
+use tokio::time::{Instant, sleep_until};
+
+use crate::api::Api;
+use crate::load::Load;
+use crate::stage::{Stage, wait_for_status};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than anything that a loaded machine does to a running worker.
+const LOCK: Duration = Duration::from_secs(2);
+const OUTAGE: Duration = Duration::from_secs(60);
+const LONGEST_REST: Duration = Duration::from_secs(2);
+const TASKS: usize = 8;
+const PARTITIONS: i32 = 4;
+
+/// A service that may be down, and what it took while it was not.
+#[derive(Clone, Default)]
+struct Service {
+    is_down: Arc<AtomicBool>,
+    taken: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Service {
+    async fn start(&self) -> Result<Receiver> {
+        let service = self.clone();
+        Receiver::start(move |arrival| {
+            if service.is_down.load(Ordering::SeqCst) {
+                return Reply::status(503);
+            }
+            let mut taken = service.taken.lock();
+            taken.extend_from_slice(&arrival.body);
+            taken.push(b'\n');
+            Reply::ok()
+        })
+        .await
+    }
+
+    fn tally(&self) -> Tally {
+        let taken = self.taken.lock();
+        let lines = taken.split(|byte| *byte == b'\n');
+        Tally::from_json_values(lines.filter(|line| !line.is_empty()), "/id")
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sink_down_for_thirty_lock_times_costs_no_attempt_and_gets_all_when_it_is_back()
+-> Result<()> {
+    let stage = Stage::set("outage", PARTITIONS).await?;
+    let lock = LOCK.as_millis().to_string();
+    let group = [
+        ("share.record.lock.duration.ms", lock.as_str()),
+        ("share.delivery.count.limit", "5"),
+    ];
+    stage.admin.alter_group(&stage.group(), &group).await?;
+    let service = Service::default();
+    let receiver = service.start().await?;
+    let mut connector = stage.connector("http", TASKS);
+    connector["http.url"] = json!(receiver.url("/orders"));
+    connector["errors.retry.delay.max.ms"] = json!(LONGEST_REST.as_millis().to_string());
+    let worker = stage.worker(&connector)?;
+    let api = Api::of(&worker).await?;
+    let load = Load::start(&stage, PARTITIONS, 100);
+    let some = |status: &Value| status["accepted"].as_u64() > Some(100);
+    wait_for_status(&worker, "it delivers", PATIENCE, some).await?;
+
+    service.is_down.store(true, Ordering::SeqCst);
+    let began = Instant::now();
+    let down = |status: &Value| {
+        status["outage"]
+            .as_str()
+            .is_some_and(|it| it.contains("503"))
+    };
+    wait_for_status(&worker, "the outage shows", PATIENCE, down).await?;
+    let probing = |status: &Value| down(status) && status["outage_ms"].as_u64() > Some(5_000);
+    wait_for_status(&worker, "it lasts", PATIENCE, probing).await?;
+    let (asked, opened) = (receiver.count(), began.elapsed());
+    sleep_until(began + OUTAGE).await;
+    // Half of a rest at least, and the answer, between two probes.
+    let probes = receiver.count() - asked;
+    let most = (OUTAGE - opened).as_secs_f64() / (LONGEST_REST / 2).as_secs_f64();
+    ensure!(
+        (5..=most as usize + 1).contains(&probes),
+        "{probes} requests of at most {most:.0}"
+    );
+    health_tells(&api, &stage.name).await?;
+    let metric = format!("connector=\"{}\"", stage.name);
+    let lasted = api.metric("sluice_sink_outage_seconds", &metric).await?;
+    ensure!(lasted > 0.9 * OUTAGE.as_secs_f64(), "{lasted} s");
+
+    service.is_down.store(false, Ordering::SeqCst);
+    let sent = load.sent();
+    eventually("what waited is delivered", PATIENCE, async || {
+        let missing = service.tally().missing(ids(sent));
+        ensure!(missing.is_empty(), "{} are missing", missing.len());
+        Ok(())
+    })
+    .await?;
+    let records = load.stop().await?;
+    stage
+        .admin
+        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
+        .await?;
+    service.tally().exactly_once(ids(records))?;
+    let settled = |status: &Value| status["accepted"] == records && status["in_flight"] == 0;
+    let status = wait_for_status(&worker, "all are accepted", PATIENCE, settled).await?;
+    for none in ["redelivered", "released", "rejected", "lost", "unknown"] {
+        assert_eq!(status[none], 0, "{none} in {status}");
+    }
+    assert_eq!(status["outage"], "", "{status}");
+    api.wait_for("/health", PATIENCE, |code, _| code == StatusCode::OK)
+        .await?;
+    assert_eq!(worker.stop(PATIENCE).await?.code(), Some(0));
+    Ok(())
+}
+
+async fn health_tells(api: &Api, connector: &str) -> Result<()> {
+    let (code, health) = api.get("/health").await?;
+    let told = &health["sluice"]["connectors"][connector];
+    ensure!(code == StatusCode::INTERNAL_SERVER_ERROR, "{health}");
+    ensure!(told["health"] == "bad", "{health}");
+    ensure!(
+        told["cause"].as_str().is_some_and(|it| it.contains("503")),
+        "{health}"
+    );
+    ensure!(told["outage_ms"].as_u64() > Some(50_000), "{health}");
+    let (ready, health) = api.get("/health/ready").await?;
+    ensure!(ready == StatusCode::OK, "an outage passes: {health}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_stopped_in_an_outage_gives_all_back_once() -> Result<()> {
+    let stage = Stage::set("stopped-in-outage", PARTITIONS).await?;
+    let service = Service::default();
+    let receiver = service.start().await?;
+    let mut connector = stage.connector("http", TASKS);
+    connector["http.url"] = json!(receiver.url("/orders"));
+    service.is_down.store(true, Ordering::SeqCst);
+    let load = Load::start(&stage, PARTITIONS, 200);
+    let worker = stage.worker(&connector)?;
+    let down = |status: &Value| status["outage_ms"].as_u64() > Some(2_000);
+    let status = wait_for_status(&worker, "the outage lasts", PATIENCE, down).await?;
+    let held = status["in_flight"].as_u64().unwrap_or_default();
+    ensure!(held > 0, "{status}");
+    assert_eq!(worker.stop(PATIENCE).await?.code(), Some(75));
+
+    service.is_down.store(false, Ordering::SeqCst);
+    let next = stage.worker(&connector)?;
+    let records = load.stop().await?;
+    let settled = |status: &Value| status["accepted"] == records;
+    let status = wait_for_status(&next, "all are accepted", PATIENCE, settled).await?;
+    assert_eq!(status["redelivered"], held, "{status}");
+    service.tally().exactly_once(ids(records))?;
+    assert_eq!(next.stop(PATIENCE).await?.code(), Some(0));
+    Ok(())
+}
