@@ -120,10 +120,15 @@ async fn a_drain_cut_short_ends_75_and_its_open_record_comes_again() -> Result<(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_signal_ends_a_drain_at_once_with_130() -> Result<()> {
-    let stage = with_records("twice", RECORDS).await?;
+    ends_at_once(Signal::TERM, "twice-term").await?;
+    ends_at_once(Signal::INT, "twice-int").await
+}
+
+async fn ends_at_once(first: Signal, stem: &str) -> Result<()> {
+    let stage = with_records(stem, RECORDS).await?;
     // A drain that would outlast the test.
     let worker = holding_one(&stage, HOLD).await?;
-    worker.signal(Signal::TERM)?;
+    worker.signal(first)?;
     let draining = |line: &str| line.contains("\"draining\"");
     worker.wait_for_log(draining, MINUTE).await?;
     assert_eq!(worker.exit_status()?, None, "it drains");
