@@ -118,6 +118,17 @@ impl Circuit {
         matches!(self.state, State::Closed)
     }
 
+    /// How many records may be open, if so few that it matters, while so many
+    /// are: in an outage none is fetched, but for a probe when all that is in
+    /// hand has been tried. The sink may refuse those alone.
+    pub(crate) const fn bound(&self, open: usize) -> Option<usize> {
+        match (&self.outage, self.failures as usize > open) {
+            (None, _) => None,
+            (Some(_), true) => Some(open + 1),
+            (Some(_), false) => Some(0),
+        }
+    }
+
     /// When somebody may probe, if nobody does.
     pub(crate) const fn next_probe(&self) -> Option<Instant> {
         match self.state {
@@ -312,6 +323,22 @@ mod tests {
         let outage = tried.circuit.outage().unwrap();
         assert!(tried.now - outage.since > Duration::from_secs(60));
         assert_eq!(tried.circuit.outages(), 1, "all the same one");
+    }
+
+    #[test]
+    fn nothing_is_fetched_until_all_in_hand_was_tried_in_vain() {
+        let mut tried = Tried::new();
+        assert_eq!(tried.circuit.bound(3), None);
+        tried.refuse(0, 1, None);
+        assert_eq!(tried.circuit.bound(3), Some(0));
+        assert_eq!(tried.circuit.bound(0), Some(1), "a probe needs one");
+        for (lease, bound) in [(2, 0), (3, 0), (4, 4)] {
+            tried.fail_probe(lease);
+            assert_eq!(tried.circuit.bound(3), Some(bound));
+        }
+        assert_eq!(tried.circuit.bound(4), Some(0), "one for each probe");
+        tried.answer(1);
+        assert_eq!(tried.circuit.bound(3), None);
     }
 
     #[test]

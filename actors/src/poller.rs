@@ -79,10 +79,9 @@ impl Poller {
         self.window.bound(self.links.span, partitions);
         let records = self.window.observe(seen);
         let closed = || !self.links.books.is_polling() || self.links.kill.is_dead();
-        let records = match self.links.books.circuit().is_open() {
-            // Polls on for the one that a probe needs, if there is none.
-            true => records.min(usize::from(seen.open == 0)),
-            false => records,
+        let records = match self.links.books.circuit().bound(seen.open) {
+            Some(bound) => records.min(bound),
+            None => records,
         };
         let records = if closed() { 0 } else { records };
         if is_pinned || self.is_exhausted(&seen, records) {

@@ -299,7 +299,7 @@ async fn records_that_the_sink_refuses_among_others_hold_those_up_ever_less() {
     running
         .until("more", |it| it.accepted() == RECORDS - 1 + more)
         .await;
-    assert!(began.elapsed() < 2 * LOCK, "{:?}", began.elapsed());
+    assert!(began.elapsed() < 10 * LOCK, "{:?}", began.elapsed());
     assert!(running.came_once());
 }
 

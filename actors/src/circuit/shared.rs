@@ -39,6 +39,10 @@ impl SharedCircuit {
         self.circuit.lock().outage().is_some()
     }
 
+    pub(crate) fn bound(&self, open: usize) -> Option<usize> {
+        self.circuit.lock().bound(open)
+    }
+
     /// Whether all tasks may put.
     pub(crate) fn is_closed(&self) -> bool {
         self.circuit.lock().is_closed()
