@@ -255,6 +255,8 @@ impl Broker {
             }
             Failure::Lost(_) | Failure::Refused(_) | Failure::Impossible(_) => {
                 self.end(&cause, &mut effects);
+                // It may be away for long, and others lead in its place.
+                effects.metadata_is_stale = true;
                 self.paused_until = Some(now + wire::backoff(self.failures));
             }
         }

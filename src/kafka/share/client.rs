@@ -317,7 +317,8 @@ impl Client {
             Ok(reply) => broker.answered(reply, &self.layout, now),
             Err(failure) => broker.failed(&failure, now),
         };
-        // A partition that waited for this answer may move now.
+        // A partition that waited for this answer may move now, and a broker
+        // that only its session kept here may go.
         self.moving |= effects.metadata_is_stale;
         let drop_connection = effects.drop_connection;
         self.apply(effects, now);

@@ -132,6 +132,42 @@ fn a_partition_moves_only_after_its_records_are_lost() {
 }
 
 #[test]
+fn a_broker_that_is_lost_is_looked_for_in_the_metadata() {
+    let mut sim = Sim::holding(1000, 0, 9);
+    sim.fetch(1);
+    assert!(!sim.client.take_metadata_is_stale());
+    sim.disconnect(1);
+    assert!(sim.client.take_metadata_is_stale());
+    // Another one leads meanwhile: the lost one is nobody's trouble any more.
+    sim.lead(&[2]);
+    sim.fetch(2);
+    sim.news();
+    sim.accept(2, &[]);
+    assert_eq!(sim.news(), Vec::<String>::new());
+}
+
+#[test]
+fn a_broker_that_is_lost_when_it_leads_nothing_is_no_trouble() {
+    let mut sim = Sim::joined(1000, &[1, 2]);
+    sim.plan();
+    sim.accept(1, &[]);
+    sim.accept(2, &[]);
+    sim.plan();
+    sim.news();
+    sim.lead(&[1, 1]);
+    sim.plan();
+    sim.accept(2, &[]);
+    // It leads nothing now, and is lost while its session is being closed.
+    let requests = sim.plan();
+    assert!(requests.iter().any(|request| request.epoch == -1));
+    sim.news();
+    sim.disconnect(2);
+    assert!(sim.news()[0].contains("broker 2"));
+    sim.plan();
+    assert_eq!(sim.news(), ["ready"]);
+}
+
+#[test]
 fn a_partition_without_a_leader_stays_where_it_is() {
     let mut sim = Sim::holding(1000, 0, 9);
     sim.lead(&[0]);
