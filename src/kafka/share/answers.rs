@@ -302,7 +302,15 @@ impl Broker {
                 format!("the share session with broker {} is lost: {cause}", self.id).into()
             }
             Failure::Refused(refusal) => {
-                format!("broker {} refused the share session: {refusal}", self.id).into()
+                let hint = match refusal.code {
+                    ErrorCode::GroupAuthorizationFailed => "; grant READ on the group",
+                    _ => "",
+                };
+                format!(
+                    "broker {} refused the share session: {refusal}{hint}",
+                    self.id
+                )
+                .into()
             }
         }
     }
@@ -323,8 +331,7 @@ fn cause_of(broker: i32, refusal: &Refusal) -> Cause {
 fn needs_operator(failure: &Failure) -> bool {
     match failure {
         Failure::Impossible(_) => true,
-        Failure::Refused(refusal) => refusal.code == ErrorCode::GroupAuthorizationFailed,
-        Failure::Lost(_) => false,
+        Failure::Refused(_) | Failure::Lost(_) => false,
     }
 }
 

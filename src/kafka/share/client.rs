@@ -2,7 +2,7 @@
 //! what, how much, and what the pipeline is told. Time and answers come in,
 //! requests and events go out.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +31,8 @@ const SWEEP: Duration = Duration::from_secs(1);
 /// What the member's heartbeats brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Membership {
-    Joined,
+    /// The group assigns these partitions to the member.
+    Joined(Arc<BTreeSet<PartitionKey>>),
     Troubled(Cause),
     Failed(Cause),
 }
@@ -113,8 +114,12 @@ impl Client {
     pub(super) fn membership(&mut self, membership: Membership, now: Instant) {
         let group = format!("group {}", self.config.group_id);
         match membership {
-            Membership::Joined => {
+            Membership::Joined(assigned) => {
                 self.joined = true;
+                // A topic has grown, or was made anew: the coordinator knows first.
+                let places = &self.layout.places;
+                let known = assigned.iter().all(|key| places.contains_key(key));
+                self.metadata_is_stale |= !known;
                 self.clear(&group);
             }
             Membership::Troubled(cause) => self.raise(&group, cause, now),

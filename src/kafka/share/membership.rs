@@ -1,18 +1,21 @@
 //! Membership of the share group: a state machine of heartbeats, and the loop
 //! that sends them.
 //!
-//! The member makes its own id and keeps it for life. What the group assigns
-//! to it is not looked at: every partition is fetched.
+//! The member makes its own id and keeps it for life. Every partition is
+//! fetched; what the group assigns to the member only tells of new ones.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use krafka::error::{ErrorCode, KrafkaError};
 use sluice_actors::outcome::Cause;
+use sluice_actors::record::TopicId;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::client::Membership;
 use super::config::ShareSourceConfig;
+use super::session::PartitionKey;
 use super::wire::{self, Cluster, Heartbeat, HeartbeatAnswer};
 
 const JOINING_EPOCH: i32 = 0;
@@ -36,6 +39,9 @@ pub(super) struct Member {
     interval: Duration,
     coordinator: Option<String>,
     failures: u32,
+    assigned: Arc<BTreeSet<PartitionKey>>,
+    /// It was a member before, so that what is refused has worked.
+    was_member: bool,
 }
 
 impl Member {
@@ -50,6 +56,8 @@ impl Member {
             interval: INTERVAL_MIN,
             coordinator: None,
             failures: 0,
+            assigned: Arc::default(),
+            was_member: false,
         }
     }
 
@@ -88,34 +96,53 @@ impl Member {
     /// The answer to a heartbeat that was sent with the current subscription.
     fn answered(&mut self, answer: &HeartbeatAnswer) -> Membership {
         if answer.error_code.is_ok() {
+            self.take_assignment(answer);
             return self.granted(answer.member_epoch, answer.heartbeat_interval_ms);
         }
         let message = answer.error_message.as_deref().unwrap_or_default();
         self.refused(answer.error_code, message)
     }
 
+    /// It is told when it has changed.
+    fn take_assignment(&mut self, answer: &HeartbeatAnswer) {
+        let Some(topics) = &answer.assignment else {
+            return;
+        };
+        let partitions = topics.iter().flat_map(|topic| {
+            topic.partitions.iter().map(|index| PartitionKey {
+                topic_id: TopicId(topic.topic_id),
+                partition: *index,
+            })
+        });
+        self.assigned = Arc::new(partitions.collect());
+    }
+
     fn granted(&mut self, epoch: i32, interval_ms: i32) -> Membership {
         self.epoch = epoch;
+        self.was_member |= self.has_joined();
         self.subscribed = true;
         self.failures = 0;
         let millis = u64::try_from(interval_ms).unwrap_or(0);
         self.interval = Duration::from_millis(millis).clamp(INTERVAL_MIN, INTERVAL_MAX);
-        Membership::Joined
+        Membership::Joined(Arc::clone(&self.assigned))
     }
 
     fn refused(&mut self, code: ErrorCode, message: &str) -> Membership {
         self.failures += 1;
-        if matches!(
-            code,
-            ErrorCode::UnknownMemberId | ErrorCode::FencedMemberEpoch
-        ) {
+        let is_forgotten = match code {
+            ErrorCode::UnknownMemberId | ErrorCode::FencedMemberEpoch => true,
+            // The group itself was deleted.
+            ErrorCode::GroupIdNotFound => self.has_joined(),
+            _ => false,
+        };
+        if is_forgotten {
             self.epoch = JOINING_EPOCH;
             self.subscribed = false;
         }
         self.may_be_known = self.has_joined();
         let group = &self.config.group_id;
         match code {
-            ErrorCode::UnknownMemberId | ErrorCode::FencedMemberEpoch => Membership::Troubled(
+            _ if is_forgotten => Membership::Troubled(
                 format!(
                     "group {group} does not know this member any more ({code:?}); joining anew"
                 )
@@ -128,7 +155,7 @@ impl Member {
                 )
                 .into(),
             ),
-            ErrorCode::GroupAuthorizationFailed => Membership::Failed(
+            ErrorCode::GroupAuthorizationFailed => self.unless_it_worked_before(
                 format!("joining group {group} is not granted; grant READ on the group").into(),
             ),
             ErrorCode::InvalidRequest
@@ -146,8 +173,7 @@ impl Member {
         }
     }
 
-    /// A heartbeat that did not get through. Credentials that never worked
-    /// need the operator; after that they may be about to be renewed.
+    /// A heartbeat that did not get through.
     fn unreachable(&mut self, error: &KrafkaError) -> Membership {
         self.coordinator = None;
         if let KrafkaError::Broker { code, message } = error {
@@ -159,10 +185,20 @@ impl Member {
             self.config.group_id
         )
         .into();
-        if matches!(error, KrafkaError::Auth { .. }) && !self.has_joined() {
-            return Membership::Failed(cause);
+        if matches!(error, KrafkaError::Auth { .. }) {
+            return self.unless_it_worked_before(cause);
         }
         Membership::Troubled(cause)
+    }
+
+    /// Rights and credentials that were never there need the operator; those
+    /// that are gone may come back.
+    fn unless_it_worked_before(&self, cause: Cause) -> Membership {
+        if self.was_member {
+            Membership::Troubled(cause)
+        } else {
+            Membership::Failed(cause)
+        }
     }
 
     /// The pause before the next heartbeat.
@@ -266,7 +302,7 @@ mod tests {
 
     fn joined() -> Member {
         let mut member = member();
-        assert_eq!(member.granted(7, 1500), Membership::Joined);
+        assert!(matches!(member.granted(7, 1500), Membership::Joined(_)));
         member
     }
 
@@ -331,6 +367,16 @@ mod tests {
     }
 
     #[test]
+    fn a_group_that_was_deleted_is_joined_anew_and_one_of_another_kind_is_not() {
+        let mut member = joined();
+        let deleted = member.refused(ErrorCode::GroupIdNotFound, "");
+        assert!(matches!(deleted, Membership::Troubled(_)));
+        assert_eq!(member.heartbeat().member_epoch, 0);
+        let taken = member.refused(ErrorCode::GroupIdNotFound, "");
+        assert!(matches!(taken, Membership::Failed(cause) if cause.contains("consumer group")));
+    }
+
+    #[test]
     fn a_coordinator_that_is_none_is_looked_for_with_back_off() {
         let mut member = joined();
         member.coordinator = Some("localhost:9092".to_owned());
@@ -355,6 +401,19 @@ mod tests {
             joined().unreachable(&refused),
             Membership::Troubled(_)
         ));
+    }
+
+    #[test]
+    fn rights_that_were_never_there_fail_and_those_that_are_gone_are_tried_again() {
+        let code = ErrorCode::GroupAuthorizationFailed;
+        let failed = member().refused(code, "");
+        assert!(matches!(failed, Membership::Failed(cause) if cause.contains("grant READ")));
+        let mut member = joined();
+        let gone = member.refused(code, "");
+        assert!(matches!(gone, Membership::Troubled(cause) if cause.contains("grant READ")));
+        // Also when the group has forgotten it meanwhile.
+        member.refused(ErrorCode::UnknownMemberId, "");
+        assert!(matches!(member.refused(code, ""), Membership::Troubled(_)));
     }
 
     #[test]

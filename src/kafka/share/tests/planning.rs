@@ -7,7 +7,6 @@ use krafka::error::ErrorCode::{InvalidRecordState, NotEnoughReplicas};
 use sluice_actors::ports::source::Settlement;
 
 use super::sim::{LOCK, Sim, answer, batches, key};
-use crate::kafka::share::client::Membership;
 use crate::kafka::share::config::AcquireMode;
 use crate::kafka::share::layout::Place;
 use crate::kafka::share::request::{Body, HasRead, Read};
@@ -20,7 +19,7 @@ fn nothing_is_fetched_before_the_member_has_joined() {
     let mut sim = Sim::new(1000);
     sim.lead(&[1]);
     assert!(sim.plan().is_empty());
-    sim.client.membership(Membership::Joined, sim.now);
+    sim.join(&[]);
     assert_eq!(sim.request().epoch, 0);
 }
 

@@ -271,14 +271,21 @@ fn a_failed_source_settles_on_and_fetches_no_more() {
 }
 
 #[test]
-fn rights_on_the_group_that_are_gone_fail_the_source() {
+fn rights_on_the_group_that_are_gone_are_named_and_tried_again() {
     let mut sim = Sim::holding(1000, 0, 9);
     sim.fetch(1);
     sim.news();
     sim.refuse(1, ErrorCode::GroupAuthorizationFailed);
+    assert_eq!(sim.news(), ["lost 0-9"]);
+    sim.pass(SOON);
+    sim.fetch(1);
+    sim.refuse(1, ErrorCode::GroupAuthorizationFailed);
     let news = sim.news();
-    assert_eq!(news[0], "lost 0-9");
-    assert!(news[1].starts_with("failed") && news[1].contains("GroupAuthorizationFailed"));
+    assert!(news[0].starts_with("troubled") && news[0].contains("grant READ on the group"));
+    sim.pass(SOON);
+    sim.fetch(1);
+    sim.accept(1, &[]);
+    assert_eq!(sim.news(), ["ready"]);
 }
 
 #[test]

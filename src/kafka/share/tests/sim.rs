@@ -83,8 +83,15 @@ impl Sim {
     pub(super) fn joined(window: usize, leaders: &[i32]) -> Self {
         let mut sim = Self::new(window);
         sim.lead(leaders);
-        sim.client.membership(Membership::Joined, sim.now);
+        sim.join(&[]);
         sim
+    }
+
+    /// A heartbeat's answer, with the partitions that are assigned.
+    pub(super) fn join(&mut self, assigned: &[i32]) {
+        let assigned = assigned.iter().map(|index| key(*index)).collect();
+        let joined = Membership::Joined(Arc::new(assigned));
+        self.client.membership(joined, self.now);
     }
 
     pub(super) fn new(window: usize) -> Self {
