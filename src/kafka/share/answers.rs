@@ -69,6 +69,7 @@ impl Broker {
                     .push((self.resource(), Some(trouble.into())));
             }
         }
+        self.keep_pace(&flight, &reply, now, &mut effects);
         let lock_deadline = reply.sent_at + self.lock;
         let mut unanswered: BTreeSet<PartitionKey> = flight.settled.iter().copied().collect();
         let mut refused = BTreeSet::new();
@@ -94,6 +95,40 @@ impl Broker {
         let found = !effects.unread.is_empty();
         self.sent_well(flight, found, &refused, names, &mut effects);
         effects
+    }
+
+    /// A fetch that is throttled brings nothing of what it has locked.
+    fn keep_pace(&mut self, flight: &InFlight, reply: &Reply, now: Instant, effects: &mut Effects) {
+        let acquired = reply.partitions.iter().flat_map(|part| &part.acquired);
+        let bytes: usize = acquired.map(|acquired| acquired.held.bytes()).sum();
+        match reply.throttle {
+            _ if bytes > 0 => {
+                if self.pace.is_starved() {
+                    effects.troubles.push((self.resource(), None));
+                }
+                self.pace.came_through(bytes, now);
+            }
+            Some(throttle) if flight.asked > 0 => self.throttled(throttle, now, effects),
+            _ => {}
+        }
+    }
+
+    fn throttled(&mut self, throttle: Duration, now: Instant, effects: &mut Effects) {
+        let broker = self.id;
+        if self.pace.throttled(throttle, now) {
+            tracing::warn!(
+                broker,
+                ?throttle,
+                "a quota is used up, what was fetched comes again; fetching slower"
+            );
+        }
+        if self.pace.is_starved() {
+            let cause = format!(
+                "broker {broker} throttles every fetch: the client's quota (consumer_byte_rate or \
+                 request_percentage) is too small for a single record batch, or used up by others"
+            );
+            effects.troubles.push((self.resource(), Some(cause.into())));
+        }
     }
 
     fn sent_well(

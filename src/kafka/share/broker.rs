@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::config::ShareSourceConfig;
+use super::pace::Pace;
 use super::reauthentication::Reauthentication;
 use super::session::{Delta, PartitionKey, Session};
 use super::settlements::{Book, Told};
@@ -57,6 +58,7 @@ pub(super) struct Broker {
     pub(super) waiting_since: Option<Instant>,
     /// Fetches in a row that brought nothing.
     pub(super) quiet: u32,
+    pub(super) pace: Pace,
     /// How long a lock lasts, as last told.
     pub(super) lock: Duration,
     /// The broker gave out an offset twice in one answer, which was logged.
@@ -79,6 +81,7 @@ impl Broker {
             failures: 0,
             waiting_since: None,
             quiet: 0,
+            pace: Pace::default(),
             lock: Duration::from_secs(30),
             doubled: false,
             credentials: Reauthentication::default(),

@@ -136,12 +136,14 @@ impl Courier {
         // A throttled connection is no slow broker.
         connection.await_throttle().await;
         let sent_at = Instant::now();
+        let mut throttle = None;
         let (lock_ms, partitions) = match &request.body {
             Body::Fetch(fetch) => {
                 let answer = self
                     .in_time(wire::share_fetch(connection, sender, fetch))
                     .await?;
                 accepted(answer.error_code, answer.error_message.as_deref())?;
+                throttle = millis(answer.throttle_time_ms);
                 self.fetched(answer, names, sent_at)
             }
             Body::Acknowledge(acknowledgements) => {
@@ -161,6 +163,7 @@ impl Courier {
         };
         Ok(Reply {
             sent_at,
+            throttle,
             lock: millis(lock_ms),
             validity: session.validity,
             partitions,

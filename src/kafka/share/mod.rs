@@ -24,6 +24,7 @@ mod config;
 mod fetch;
 mod layout;
 mod membership;
+mod pace;
 mod placement;
 mod planner;
 mod ranges;

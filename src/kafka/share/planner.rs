@@ -173,6 +173,7 @@ impl Broker {
             && !fetchable.is_empty()
             && !self.is_draining(turn.now)
             && turn.free_bytes > 0
+            && self.pace.may_fetch(turn.now)
             && turn.free_records + clamp(pending) > 0
     }
 
@@ -233,6 +234,7 @@ impl Broker {
         } else {
             self.config.acquire_mode
         };
+        let max_bytes = self.pace.ask(self.max_bytes(turn));
         let fetch = Fetch {
             // The answer to settlements comes with the records': with few open,
             // nothing else is likely to come soon, and they must not wait for it.
@@ -241,7 +243,7 @@ impl Broker {
             } else {
                 self.max_wait(turn.now)
             },
-            max_bytes: self.max_bytes(turn),
+            max_bytes,
             max_records: asked.max(1),
             acquire_mode,
             acknowledgements: with_added(acknowledgements, &delta.added),
@@ -358,7 +360,7 @@ impl Broker {
             .map(Book::retry_at)
             .chain(self.pauses.values().map(|pause| Some(pause.until)))
             .chain(self.credentials.wake_at().map(Some))
-            .chain([self.paused_until, settle_until])
+            .chain([self.paused_until, settle_until, self.pace.next_at()])
             .chain([LINGER, PATIENCE].map(|time| Some(self.waiting_since? + time)))
             .flatten()
             .filter(|at| *at > turn.now)

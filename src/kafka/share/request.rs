@@ -53,6 +53,9 @@ pub(super) struct Reply {
     /// When the request went out: locks are counted from here, which is
     /// earlier than the broker's own count.
     pub(super) sent_at: Instant,
+    /// How long the broker takes no other request after this fetch, since a
+    /// quota is used up.
+    pub(super) throttle: Option<Duration>,
     /// How long a lock lasts.
     pub(super) lock: Option<Duration>,
     /// How long the connection's credentials hold.

@@ -438,3 +438,35 @@ fn closing_is_bounded_and_counts_what_was_not_confirmed() {
     assert_eq!(closed.unconfirmed, 5);
     assert!(closed.cause.unwrap().contains("broker 1"));
 }
+
+#[test]
+fn partitions_that_only_the_group_knows_of_are_looked_for_in_the_metadata() {
+    let mut sim = Sim::joined(1000, &[1]);
+    sim.join(&[0]);
+    assert!(!sim.client.take_metadata_is_stale());
+    // With each heartbeat: the broker that was asked may not know it yet.
+    for _ in 0..2 {
+        sim.join(&[0, 1]);
+        assert!(sim.client.take_metadata_is_stale());
+    }
+    sim.lead(&[1, 1]);
+    sim.join(&[0, 1]);
+    assert!(!sim.client.take_metadata_is_stale());
+}
+
+#[test]
+fn a_throttled_fetch_is_followed_by_less_and_later_and_settlements_do_not_wait() {
+    let mut sim = Sim::holding(1000, 0, 9);
+    let asked = sim.fetch(1).max_bytes;
+    let throttle = Duration::from_secs(2);
+    sim.throttle = Some(throttle);
+    sim.accept(1, &[]);
+    assert!(sim.plan().is_empty());
+    assert!(sim.client.wake_at(sim.now) <= Some(sim.now + throttle));
+    sim.settle(0, 0, 9, Settlement::Accept);
+    sim.pass(Duration::from_millis(1));
+    sim.acknowledge();
+    sim.accept(1, &[0]);
+    sim.pass(throttle);
+    assert!(sim.fetch(1).max_bytes < asked);
+}

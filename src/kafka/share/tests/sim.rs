@@ -72,6 +72,8 @@ pub(super) struct Sim {
     pub(super) validity: Option<Validity>,
     /// How many times larger records are than in the log.
     pub(super) growth: usize,
+    /// What the next answer says of it.
+    pub(super) throttle: Option<Duration>,
     /// Nothing that is acquired can be read.
     pub(super) starved: bool,
     acquisitions: u64,
@@ -106,6 +108,7 @@ impl Sim {
             told: Vec::new(),
             validity: None,
             growth: 1,
+            throttle: None,
             starved: false,
             acquisitions: 0,
             batches: Vec::new(),
@@ -182,6 +185,7 @@ impl Sim {
     pub(super) fn reply(&mut self, broker: i32, partitions: Vec<PartitionReply>) -> bool {
         let reply = Reply {
             sent_at: self.now,
+            throttle: self.throttle.take(),
             lock: Some(LOCK),
             validity: self.validity,
             partitions,
