@@ -8,3 +8,4 @@
 mod cluster;
 mod reader;
 mod share_source;
+mod sharing;

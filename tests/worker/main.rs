@@ -4,6 +4,7 @@
 
 mod api;
 mod attempts;
+mod bad_days;
 mod connect_client;
 mod crash;
 mod crew;

@@ -17,7 +17,7 @@ pub const BINARY: &str = env!("CARGO_BIN_EXE_sluice");
 
 const ASSIGNED_WITHIN: Duration = Duration::from_secs(30);
 
-/// One test's connector on the shared broker.
+/// One test's connector, mostly on the shared broker.
 pub struct Stage {
     pub kafka: &'static Kafka,
     pub admin: Admin,
@@ -28,10 +28,21 @@ pub struct Stage {
 
 impl Stage {
     pub async fn set(stem: &str, partitions: i32) -> Result<Self> {
-        let kafka = Kafka::shared().await?;
+        Self::on(Kafka::shared().await?, stem, partitions, 1).await
+    }
+
+    /// The same on another cluster, the topic with so many replicas.
+    pub async fn on(
+        kafka: &'static Kafka,
+        stem: &str,
+        partitions: i32,
+        replicas: i16,
+    ) -> Result<Self> {
         let admin = kafka.admin().await?;
         let name = unique_name(stem);
-        admin.create_topic(&name, partitions).await?;
+        admin
+            .create_topic_with(&name, partitions, replicas, &[])
+            .await?;
         Ok(Self {
             kafka,
             admin,

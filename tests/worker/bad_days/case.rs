@@ -1,0 +1,166 @@
+//! A connector at work while something happens to its broker.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use sluice_test_support::counting::Tally;
+use sluice_test_support::produce::ids;
+use sluice_test_support::wait::eventually;
+use sluice_test_support::worker::{Worker, WorkerOptions};
+
+use crate::api::Api;
+use crate::history::{number, statuses};
+use crate::stage::{Stage, status, wait_for_status};
+
+/// The longest that anything here may take, also on a slow machine.
+pub const MINUTE: Duration = Duration::from_secs(60);
+/// Short, so that a lock that nobody knows of is soon over.
+pub const LOCK_MS: &str = "3000";
+
+/// The connector's worker, and what to look at.
+pub struct Case<'a> {
+    stage: &'a Stage,
+    pub worker: Worker,
+    api: Api,
+    /// Status lines before this one belong to an earlier event.
+    seen: usize,
+}
+
+/// A connector that tells what it delivers in the stage's file, and always has
+/// records in flight.
+pub fn connector(stage: &Stage) -> Value {
+    let mut connector = stage.to_null(4);
+    connector["record.latency.us"] = json!("2000");
+    connector["share.record.lock.duration.ms"] = json!(LOCK_MS);
+    connector
+}
+
+impl<'a> Case<'a> {
+    pub async fn start(stage: &'a Stage, connector: &Value) -> Result<Self> {
+        Self::with(stage, &stage.worker_options(connector)).await
+    }
+
+    /// Starts the worker, and waits until it delivers.
+    pub async fn with(stage: &'a Stage, options: &WorkerOptions) -> Result<Self> {
+        let worker = Worker::start(options)?;
+        let api = Api::of(&worker).await?;
+        let at_work = |status: &Value| status["accepted"].as_u64() > Some(0) && is_well(status);
+        wait_for_status(&worker, "it is at work", MINUTE, at_work).await?;
+        Ok(Self {
+            stage,
+            worker,
+            api,
+            seen: 0,
+        })
+    }
+
+    /// What the user sees: a trouble with these words in a status line and, for
+    /// as long as it lasts, in the status by REST. The connector runs on.
+    pub async fn is_troubled_by(&mut self, words: &[&str]) -> Result<()> {
+        self.was_troubled_by(words).await?;
+        let path = format!("/connectors/{}/status", self.stage.name);
+        let told = |code, body: &Value| {
+            let trouble = body["sluice"]["trouble"].as_str();
+            code == StatusCode::OK
+                && body["connector"]["state"] == "RUNNING"
+                && trouble.is_some_and(|trouble| has(trouble, words))
+        };
+        self.api.wait_for(&path, MINUTE, told).await?;
+        Ok(())
+    }
+
+    /// The same for a trouble that may have passed already.
+    pub async fn was_troubled_by(&mut self, words: &[&str]) -> Result<()> {
+        let from = self.seen;
+        let line = eventually("the trouble is told", MINUTE, async || {
+            let lines = statuses(&self.worker)?;
+            let trouble = |line: &Value| line["trouble"].as_str().unwrap_or_default().to_owned();
+            let mut troubles: Vec<String> = lines.iter().skip(from).map(trouble).collect();
+            if let Some(index) = troubles.iter().position(|it| has(it, words)) {
+                return Ok(from + index);
+            }
+            troubles.dedup();
+            anyhow::bail!("{words:?} not told, but {troubles:?}")
+        })
+        .await?;
+        self.seen = line;
+        Ok(())
+    }
+
+    /// Waits until nothing troubles it and records are accepted anew.
+    pub async fn recovers(&mut self) -> Result<Value> {
+        let before = self.count("accepted")?;
+        let more = |status: &Value| status["accepted"].as_u64() > Some(before) && is_well(status);
+        let status = wait_for_status(&self.worker, "it recovers", MINUTE, more).await?;
+        self.seen = statuses(&self.worker)?.len();
+        Ok(status)
+    }
+
+    /// Waits until nothing troubles it, whatever comes.
+    pub async fn is_well_again(&mut self) -> Result<Value> {
+        wait_for_status(&self.worker, "it recovers", MINUTE, is_well).await
+    }
+
+    pub fn count(&self, field: &str) -> Result<u64> {
+        number(&status(&self.worker)?, field)
+    }
+
+    pub fn tally(&self) -> Result<Tally> {
+        Tally::from_json_lines(&self.stage.file(), "/id")
+    }
+
+    /// Waits until the first `count` ids have arrived.
+    pub async fn wait_for_ids(&self, count: usize) -> Result<()> {
+        eventually("the ids arrive", MINUTE, async || {
+            let missing = self.tally()?.missing(ids(count));
+            ensure!(
+                missing.is_empty(),
+                "{} of {count} are missing, {:?} among them; status {}",
+                missing.len(),
+                missing.first(),
+                status(&self.worker)?
+            );
+            Ok(())
+        })
+        .await
+    }
+
+    /// The end of a test: the group has no lag, every id arrived, what came
+    /// twice was open when its lock was lost, and the worker ends well.
+    pub async fn ends_well(self, records: usize) -> Result<()> {
+        let (admin, group) = (&self.stage.admin, self.stage.group());
+        admin
+            .wait_until_consumed(&group, &self.stage.name, MINUTE)
+            .await?;
+        self.loses_nothing(records).await
+    }
+
+    /// The same without a look at the lag.
+    pub async fn loses_nothing(self, records: usize) -> Result<()> {
+        self.wait_for_ids(records).await?;
+        let settled = |status: &Value| status["in_flight"] == 0 && is_well(status);
+        let status = wait_for_status(&self.worker, "all is settled", MINUTE, settled).await?;
+        let tally = self.tally()?;
+        tally.at_least_once(ids(records))?;
+        let open = number(&status, "lost")? + number(&status, "unknown")?;
+        ensure!(
+            tally.duplicates() as u64 <= open,
+            "{} came twice, {open} were open: {status}",
+            tally.duplicates()
+        );
+        assert_eq!(status["rejected"], 0, "{status}");
+        let ended = self.worker.stop(MINUTE).await?;
+        assert_eq!(ended.code(), Some(0), "{}", self.worker.output()?);
+        Ok(())
+    }
+}
+
+fn is_well(status: &Value) -> bool {
+    status["state"] == "RUNNING" && status["trouble"] == ""
+}
+
+fn has(text: &str, words: &[&str]) -> bool {
+    words.iter().all(|word| text.contains(word))
+}

@@ -1,0 +1,13 @@
+//! What a broker does on its bad days, to a connector at work: what the user
+//! sees, and that it recovers by itself and loses nothing.
+
+mod attempts;
+mod case;
+mod groups;
+mod leaders;
+mod logs;
+mod outages;
+mod quotas;
+mod rights;
+mod site;
+mod topics;

@@ -1,0 +1,106 @@
+//! Topics that go, come back, and grow.
+
+use anyhow::{Result, ensure};
+use krafka::admin::CreatePartitionsOptions;
+use serde_json::json;
+use sluice_test_support::produce::{NewRecord, ids, json_records, produce};
+use sluice_test_support::wait::eventually;
+
+use super::case::{Case, MINUTE, connector};
+use crate::load::Load;
+use crate::stage::Stage;
+
+const PARTITIONS: i32 = 3;
+const RECORDS: usize = 300;
+
+/// Ids of a topic beside the one under load.
+fn beside(records: std::ops::Range<usize>) -> impl Iterator<Item = NewRecord> + Send + 'static {
+    json_records(records.end, 1, 100)
+        .skip(records.start)
+        .map(|mut record| {
+            let value = record.value.take().unwrap_or_default();
+            let value = String::from_utf8_lossy(&value).replace("id-", "other-");
+            NewRecord::value(value).partition(0)
+        })
+}
+
+fn beside_ids(records: std::ops::Range<usize>) -> impl Iterator<Item = String> {
+    ids(records.end)
+        .skip(records.start)
+        .map(|id| id.replace("id-", "other-"))
+}
+
+async fn has_come(case: &Case<'_>, records: std::ops::Range<usize>) -> Result<()> {
+    eventually("the other topic is read", MINUTE, async || {
+        let missing = case.tally()?.missing(beside_ids(records.clone()));
+        ensure!(missing.is_empty(), "{} are missing", missing.len());
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deleted_topic_is_named_and_read_anew_when_it_is_made_again() -> Result<()> {
+    let stage = Stage::set("kept", PARTITIONS).await?;
+    let doomed = format!("{}-doomed", stage.name);
+    stage.admin.create_topic(&doomed, 1).await?;
+    let servers = stage.kafka.bootstrap_servers();
+    let load = Load::start(&stage, PARTITIONS, 500);
+    produce(servers, &doomed, beside(0..RECORDS)).await?;
+    let mut connector = connector(&stage);
+    connector["topics"] = json!(format!("{},{doomed}", stage.name));
+    let mut case = Case::start(&stage, &connector).await?;
+    has_come(&case, 0..RECORDS).await?;
+
+    stage.admin.delete_topic(&doomed).await?;
+    let told = format!("topic {doomed} does not exist");
+    case.is_troubled_by(&[&told]).await?;
+    let after = load.sent();
+    case.wait_for_ids(after).await?;
+
+    stage.admin.create_topic(&doomed, 1).await?;
+    produce(servers, &doomed, beside(RECORDS..2 * RECORDS)).await?;
+    has_come(&case, RECORDS..2 * RECORDS).await?;
+    case.recovers().await?;
+
+    // And at once: nobody sees that it is away.
+    stage.admin.delete_topic(&doomed).await?;
+    stage.admin.create_topic(&doomed, 1).await?;
+    produce(servers, &doomed, beside(2 * RECORDS..3 * RECORDS)).await?;
+    has_come(&case, 2 * RECORDS..3 * RECORDS).await?;
+    case.recovers().await?;
+    let records = load.stop().await?;
+    case.wait_for_ids(records).await?;
+    stage
+        .admin
+        .wait_until_consumed(&stage.group(), &doomed, MINUTE)
+        .await
+}
+
+/// Metadata is five minutes old at most by default: the broker tells sooner.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn partitions_that_are_added_are_read_soon() -> Result<()> {
+    const MORE: i32 = 6;
+    let stage = Stage::set("grown", PARTITIONS).await?;
+    let load = Load::start(&stage, PARTITIONS, 500);
+    let mut case = Case::start(&stage, &connector(&stage)).await?;
+    let client = stage.admin.client();
+    let grown = client
+        .create_partitions([(&*stage.name, MORE)], CreatePartitionsOptions::default())
+        .await?;
+    for (_, result) in grown {
+        result?;
+    }
+    let added = beside(0..RECORDS)
+        .zip((PARTITIONS..MORE).cycle())
+        .map(|(record, partition)| record.partition(partition));
+    produce(stage.kafka.bootstrap_servers(), &stage.name, added).await?;
+    has_come(&case, 0..RECORDS).await?;
+    let records = load.stop().await?;
+    case.is_well_again().await?;
+    case.wait_for_ids(records).await?;
+    stage
+        .admin
+        .wait_until_consumed(&stage.group(), &stage.name, MINUTE)
+        .await
+}
