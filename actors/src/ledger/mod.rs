@@ -5,6 +5,8 @@
 //! be acquired again after its lock was lost, and then the older delivery is
 //! fenced. While a put has it, it is also known by that put's lease.
 
+#[cfg(test)]
+mod model;
 mod partition;
 #[cfg(test)]
 mod tests;

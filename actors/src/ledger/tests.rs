@@ -1,14 +1,12 @@
-//! The ledger against a simple model, and its laws by name.
+//! The laws of the ledger by name.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proptest::prelude::*;
 use tokio::time::Instant;
 
 use super::{Entry, Ledger, Step};
-use crate::ports::source::{Answer, AnsweredRange, LostRange, SettleRange, Settlement};
+use crate::ports::source::{Answer, AnsweredRange, SettleRange, Settlement};
 use crate::record::SourcePartition;
 use crate::testing::partition;
 
@@ -258,119 +256,6 @@ fn offsets_far_apart_are_not_open_together() {
     bench.acquire(i64::from(u32::MAX)..i64::from(u32::MAX) + 1, 1);
     assert_eq!(bench.ledger.open(), 1);
     assert_eq!(bench.ledger.totals().lost, 3);
-}
-
-#[derive(Clone, Debug)]
-enum Op {
-    Acquire(i64, i64),
-    Lease(i64),
-    Accept(i64),
-    Requeue(i64),
-    Hold(i64),
-    Answer(i64, i64, bool),
-    Lose(i64, i64),
-}
-
-fn op() -> impl Strategy<Value = Op> {
-    let offset = 0..40_i64;
-    prop_oneof![
-        (offset.clone(), 1..10_i64).prop_map(|(first, len)| Op::Acquire(first, len)),
-        offset.clone().prop_map(Op::Lease),
-        offset.clone().prop_map(Op::Accept),
-        offset.clone().prop_map(Op::Requeue),
-        offset.clone().prop_map(Op::Hold),
-        (offset.clone(), 1..10_i64, any::<bool>()).prop_map(|(f, l, ok)| Op::Answer(f, l, ok)),
-        (offset, 1..10_i64).prop_map(|(first, len)| Op::Lose(first, len)),
-    ]
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Model {
-    Waiting,
-    Delivering,
-    Held,
-    Settling,
-}
-
-proptest! {
-    /// Whatever the order of events: what is open is what the model says, and
-    /// each acquired record ends exactly once.
-    #[test]
-    fn keeps_the_books_of_a_simple_model(ops in prop::collection::vec(op(), 1..120)) {
-        let mut bench = Bench::new();
-        let mut model: BTreeMap<i64, (u32, Model)> = BTreeMap::new();
-        let (mut acquired, mut ended) = (0_u64, 0_u64);
-        for op in ops {
-            match op {
-                Op::Acquire(first, len) => {
-                    let acquisition = bench.acquire(first..first + len, 1);
-                    for offset in first..first + len {
-                        acquired += 1;
-                        let before = model.insert(offset, (acquisition, Model::Waiting));
-                        ended += u64::from(before.is_some());
-                    }
-                }
-                Op::Lease(offset) => {
-                    if let Some((acquisition, state)) = model.get_mut(&offset) {
-                        let leased = bench.lease(9, offset, *acquisition);
-                        prop_assert_eq!(leased, *state == Model::Waiting);
-                        if leased { *state = Model::Delivering; }
-                    }
-                }
-                Op::Accept(offset) | Op::Requeue(offset) | Op::Hold(offset) => {
-                    if let Some((acquisition, state)) = model.get_mut(&offset) {
-                        let (step, next) = match op {
-                            Op::Accept(_) => (bench.accept(), Model::Settling),
-                            Op::Requeue(_) => (Step::Requeue, Model::Waiting),
-                            _ => (Step::Hold, Model::Held),
-                        };
-                        let fenced = bench.ledger.totals().fenced;
-                        bench.step(9, step, offset, *acquisition);
-                        let taken = bench.ledger.totals().fenced == fenced;
-                        prop_assert_eq!(taken, *state == Model::Delivering);
-                        if taken { *state = next; }
-                    }
-                }
-                Op::Answer(first, len, confirmed) => {
-                    let answer = if confirmed {
-                        Answer::Confirmed
-                    } else {
-                        Answer::Unknown { cause: "?".into() }
-                    };
-                    bench.answer(first, first + len - 1, Settlement::Accept, answer);
-                    for offset in first..first + len {
-                        if matches!(model.get(&offset), Some((_, Model::Settling))) {
-                            model.remove(&offset);
-                            ended += 1;
-                        }
-                    }
-                }
-                Op::Lose(first, len) => {
-                    let lost = LostRange {
-                        partition: Arc::clone(&bench.partition),
-                        first_offset: first,
-                        last_offset: first + len - 1,
-                        cause: "?".into(),
-                    };
-                    bench.ledger.lost(&lost, bench.now);
-                    for offset in first..first + len {
-                        if matches!(model.get(&offset), Some((_, state)) if *state != Model::Settling) {
-                            model.remove(&offset);
-                            ended += 1;
-                        }
-                    }
-                }
-            }
-            let held = model.values().filter(|(_, state)| *state == Model::Held).count();
-            prop_assert_eq!(bench.ledger.open(), model.len());
-            prop_assert_eq!(bench.ledger.held(), held);
-            let totals = bench.ledger.totals();
-            prop_assert_eq!(totals.acquired, acquired);
-            prop_assert_eq!(totals.accepted + totals.unknown + totals.lost, ended);
-            let pin = bench.ledger.pins().first().map(|pin| pin.offset);
-            prop_assert_eq!(pin, model.keys().next().copied());
-        }
-    }
 }
 
 #[test]
