@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use anyhow::Result;
-use sluice_test_support::produce::{json_records, produce};
+use sluice_test_support::produce::{NewRecord, json_records, produce_with};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -25,6 +25,19 @@ pub struct Load {
 impl Load {
     /// Produces so many records a second over all partitions of the topic.
     pub fn start(stage: &Stage, partitions: i32, per_second: usize) -> Self {
+        let records = json_records(usize::MAX, partitions, 100);
+        let servers = stage.kafka.bootstrap_servers();
+        Self::of(servers, &stage.name, records, per_second, &[])
+    }
+
+    /// Produces these records, until they end or it is stopped.
+    pub fn of(
+        servers: &str,
+        topic: &str,
+        records: impl Iterator<Item = NewRecord> + Send + 'static,
+        per_second: usize,
+        properties: &'static [(&'static str, &'static str)],
+    ) -> Self {
         let (stop, stopped) = channel();
         let sent = Arc::new(AtomicUsize::new(0));
         let pace = Pace {
@@ -33,9 +46,10 @@ impl Load {
             step: Duration::from_secs(1) * STEP as u32 / per_second as u32,
             sent: Arc::clone(&sent),
         };
-        let records = json_records(usize::MAX, partitions, 100).take_while(move |_| pace.go_on());
-        let (servers, topic) = (stage.kafka.bootstrap_servers(), stage.name.clone());
-        let producer = tokio::spawn(async move { produce(servers, &topic, records).await });
+        let records = records.take_while(move |_| pace.go_on());
+        let (servers, topic) = (servers.to_owned(), topic.to_owned());
+        let producer =
+            tokio::spawn(async move { produce_with(&servers, &topic, records, properties).await });
         Self {
             stop,
             sent,

@@ -5,6 +5,7 @@
 mod api;
 mod attempts;
 mod bad_days;
+mod chaos;
 mod connect_client;
 mod crash;
 mod crew;

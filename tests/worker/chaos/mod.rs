@@ -1,0 +1,53 @@
+//! Three workers under load, struck by a schedule: kill -9, SIGTERM, frozen for
+//! longer than their locks, tasks restarted, brokers killed, the sink away for
+//! a while, slow, failing and panicking. Nothing may be lost, put aside against
+//! the plan, or delivered again without a cause.
+//!
+//! `SLUICE_CHAOS_SEED` runs a schedule again.
+
+mod broker_books;
+mod cast;
+mod cluster;
+mod fate;
+mod life;
+mod run;
+mod schedule;
+mod verdict;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use run::Setting;
+
+/// The form of every CI run.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_whatever_strikes() -> Result<()> {
+    let setting = Setting {
+        seed: number("SLUICE_CHAOS_SEED")?.unwrap_or(1),
+        length: Duration::from_secs(75),
+        nodes: 1,
+    };
+    run::run(&setting).await
+}
+
+/// By `./test chaos`, with three brokers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes"]
+async fn nothing_is_lost_whatever_strikes_for_minutes() -> Result<()> {
+    let minutes = number("SLUICE_CHAOS_MINUTES")?.unwrap_or(10);
+    let setting = Setting {
+        seed: number("SLUICE_CHAOS_SEED")?.unwrap_or_else(|| fastrand::u64(..1_000_000)),
+        length: Duration::from_secs(60 * minutes),
+        nodes: 3,
+    };
+    run::run(&setting).await
+}
+
+fn number(variable: &str) -> Result<Option<u64>> {
+    let Some(text) = std::env::var_os(variable) else {
+        return Ok(None);
+    };
+    let number = text.to_str().and_then(|text| text.parse().ok());
+    let number = number.with_context(|| format!("{variable}={text:?} is no number"))?;
+    Ok(Some(number))
+}

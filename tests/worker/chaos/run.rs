@@ -1,0 +1,305 @@
+//! Plays a schedule, looks on, and gathers what was seen.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use sluice_test_support::consume::read_topic;
+use sluice_test_support::produce::{NewRecord, json_records};
+use tokio::time::{Instant, Interval, interval};
+
+use super::broker_books;
+use super::cast::{BATCH, Cast, DELIVERY_LIMIT, GROUP, in_flight_limit};
+use super::cluster::{Cluster, PARTITIONS, TOPIC};
+use super::fate::Fate;
+use super::schedule::{Deed, Event, WORKERS, schedule};
+use super::verdict::{Blow, Evidence, Limits, Logged};
+use crate::load::Load;
+
+const PER_SECOND: usize = 400;
+const PROPERTIES: &[(&str, &str)] = &[("batch.num.messages", BATCH)];
+const TICK: Duration = Duration::from_millis(25);
+/// How long something may take that a machine under load takes its time for.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub struct Setting {
+    pub seed: u64,
+    pub length: Duration,
+    pub nodes: usize,
+}
+
+/// Runs it; an error tells all that was wrong.
+pub async fn run(setting: &Setting) -> Result<()> {
+    let events = schedule(setting.seed, setting.length, setting.nodes);
+    eprintln!(
+        "SLUICE_CHAOS_SEED={} for {:?} with {} brokers:",
+        setting.seed, setting.length, setting.nodes
+    );
+    events.iter().for_each(|event| eprintln!("{event}"));
+    let mut run = Run::start(setting).await?;
+    let shown = run.show(&events, setting.length).await;
+    let faults = match &shown {
+        Ok(evidence) => {
+            eprintln!("{}", evidence.summary());
+            evidence.faults()
+        }
+        Err(error) => vec![format!("{error:#}")],
+    };
+    if faults.is_empty() {
+        return Ok(());
+    }
+    let logs = run.cast.keep_logs()?;
+    bail!(
+        "SLUICE_CHAOS_SEED={}:\n{}\nthe workers' logs are in {}",
+        setting.seed,
+        faults.join("\n"),
+        logs.display()
+    )
+}
+
+/// How far a broker that was struck is on its way back.
+enum WayBack {
+    Down(Duration),
+    /// Started again.
+    Coming(Duration),
+    /// It takes part; workers do not deliver yet beyond these.
+    Idle(Duration, BTreeMap<(usize, usize), u64>),
+}
+
+struct Run {
+    clock: Instant,
+    ticks: Interval,
+    cluster: Cluster,
+    cast: Cast,
+    load: Option<Load>,
+    /// Records that shall begin an outage of the sink.
+    outages: Arc<AtomicUsize>,
+    frozen: [Option<Blow>; WORKERS],
+    node: Option<(WayBack, Blow)>,
+    blows: Vec<Blow>,
+}
+
+impl Run {
+    async fn start(setting: &Setting) -> Result<Self> {
+        let cluster = Cluster::start(setting.nodes).await?;
+        let servers = cluster.kafka.bootstrap_servers();
+        let clock = Instant::now();
+        let cast = Cast::start(setting.seed, servers, clock).await?;
+        let outages = Arc::new(AtomicUsize::new(0));
+        let records = records(setting.seed, Arc::clone(&outages));
+        let load = Load::of(servers, TOPIC, records, PER_SECOND, PROPERTIES);
+        Ok(Self {
+            clock,
+            ticks: interval(TICK),
+            cluster,
+            cast,
+            load: Some(load),
+            outages,
+            frozen: [const { None }; WORKERS],
+            node: None,
+            blows: Vec::new(),
+        })
+    }
+
+    async fn show(&mut self, events: &[Event], length: Duration) -> Result<Evidence> {
+        self.play(events, length).await?;
+        let load = self.load.take().context("the load is gone")?;
+        let produced = self.look_until(load.stop()).await?;
+        let kafka = Arc::clone(&self.cluster.kafka);
+        let consumed = self.look_until(async move {
+            let admin = kafka.admin().await?;
+            admin.wait_until_consumed(GROUP, TOPIC, PATIENCE).await
+        });
+        let lag = consumed.await.err().map(|error| format!("{error:#}"));
+        self.cast.look()?;
+        let troubles = [Vec::from_iter(lag), self.cast.stop().await?].concat();
+        self.gather(produced, troubles).await
+    }
+
+    /// Does what the schedule says, each deed when it is due or, on a slow
+    /// machine, when it can be done.
+    async fn play(&mut self, events: &[Event], length: Duration) -> Result<()> {
+        let begin = self.clock.elapsed();
+        let mut due = events.iter().peekable();
+        let mut last = begin;
+        while due.peek().is_some() || self.node.is_some() || self.clock.elapsed() < begin + length {
+            self.ticks.tick().await;
+            self.cast.look()?;
+            self.look_at_node().await?;
+            let now = self.clock.elapsed();
+            while let Some(event) = due.peek() {
+                if begin + event.at > now || !self.does(event.deed).await? {
+                    break;
+                }
+                last = now;
+                due.next();
+            }
+            if let Some(event) = due.peek() {
+                let since = last.max(begin + event.at);
+                ensure!(since + PATIENCE > now, "{event} cannot be done");
+            }
+        }
+        Ok(())
+    }
+
+    async fn look_until<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                _ = self.ticks.tick() => self.cast.look()?,
+            }
+        }
+    }
+
+    /// False if it cannot be done yet.
+    async fn does(&mut self, deed: Deed) -> Result<bool> {
+        match deed {
+            Deed::Kill(worker) => {
+                let blow = self.blow(deed, Some(worker))?;
+                self.cast.kill(worker)?;
+                self.over(blow);
+            }
+            Deed::Terminate(worker) => self.cast.terminate(worker)?,
+            Deed::Start(worker) => return self.cast.begin(worker),
+            Deed::Freeze(worker) => {
+                self.frozen[worker] = Some(self.blow(deed, Some(worker))?);
+                self.cast.freeze(worker)?;
+            }
+            Deed::Thaw(worker) => {
+                self.cast.thaw(worker)?;
+                let blow = self.frozen[worker].take();
+                blow.into_iter().for_each(|blow| self.over(blow));
+            }
+            Deed::RestartTask { worker, task } => {
+                return self.cast.restart_task(worker, task).await;
+            }
+            Deed::KillNode(_) if self.node.is_some() => return Ok(false),
+            Deed::KillNode(node) => {
+                let blow = self.blow(deed, None)?;
+                self.cluster.kafka.kill_node(node)?;
+                self.node = Some((WayBack::Down(blow.from), blow));
+            }
+            Deed::StartNode(node) => {
+                self.cluster.start_node(node)?;
+                if let Some((way_back, _)) = &mut self.node {
+                    *way_back = WayBack::Coming(self.clock.elapsed());
+                }
+            }
+            Deed::Outage(records) => {
+                self.outages.fetch_add(records, Ordering::AcqRel);
+            }
+        }
+        Ok(true)
+    }
+
+    fn blow(&self, deed: Deed, worker: Option<usize>) -> Result<Blow> {
+        let from = self.clock.elapsed();
+        let struck = (0..WORKERS).filter(|one| worker.is_none_or(|worker| worker == *one));
+        let mut in_flight = 0;
+        for worker in struck {
+            in_flight += self.cast.in_flight(worker)?;
+        }
+        Ok(Blow {
+            what: format!("{deed:?}"),
+            worker,
+            from,
+            until: from,
+            in_flight,
+        })
+    }
+
+    fn over(&mut self, blow: Blow) {
+        let until = self.clock.elapsed();
+        let (from, in_flight) = (blow.from.as_secs_f64(), blow.in_flight);
+        eprintln!(
+            "{} from {from:.3} s for {:.3} s at {in_flight} in flight",
+            blow.what,
+            until.as_secs_f64() - from
+        );
+        self.blows.push(Blow { until, ..blow });
+    }
+
+    /// A broker's blow is over when the broker takes part again and each
+    /// worker delivers.
+    async fn look_at_node(&mut self) -> Result<()> {
+        let Some((way_back, _)) = &mut self.node else {
+            return Ok(());
+        };
+        let (since, is_over) = match way_back {
+            WayBack::Down(since) => (*since, false),
+            WayBack::Coming(since) => {
+                let since = *since;
+                if self.cluster.is_whole().await? {
+                    *way_back = WayBack::Idle(self.clock.elapsed(), self.cast.progress());
+                }
+                (since, false)
+            }
+            WayBack::Idle(since, before) => {
+                let now = self.cast.progress();
+                let grew =
+                    |life: &(usize, usize)| now.get(life).is_none_or(|now| *now > before[life]);
+                (*since, before.keys().all(grew))
+            }
+        };
+        if is_over && let Some((_, blow)) = self.node.take() {
+            self.over(blow);
+        }
+        ensure!(
+            since + PATIENCE > self.clock.elapsed(),
+            "some worker delivers nothing since a broker came back: {:?}",
+            self.cast.progress()
+        );
+        Ok(())
+    }
+
+    async fn gather(&self, produced: usize, troubles: Vec<String>) -> Result<Evidence> {
+        let servers = self.cluster.kafka.bootstrap_servers();
+        Ok(Evidence {
+            limits: Limits {
+                workers: WORKERS,
+                in_flight: in_flight_limit()?,
+                delivery_count: DELIVERY_LIMIT,
+            },
+            produced,
+            log: logged(servers).await?,
+            deliveries: self.cast.deliveries()?,
+            blows: self.blows.clone(),
+            broker: broker_books::read(servers, GROUP).await?,
+            in_flight: self.cast.most_in_flight()?,
+            memory: self.cast.memory.clone(),
+            troubles,
+        })
+    }
+}
+
+/// Records without end, each with the key of its fate.
+fn records(seed: u64, outages: Arc<AtomicUsize>) -> impl Iterator<Item = NewRecord> + Send {
+    let records = (0..).zip(json_records(usize::MAX, PARTITIONS, 100));
+    records.map(move |(number, record)| {
+        let one_less = |wanted: usize| wanted.checked_sub(1);
+        let outage = outages.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less);
+        let fate = outage.map_or_else(|_| Fate::of(seed, number), |_| Fate::Outage);
+        record.key(fate.key())
+    })
+}
+
+async fn logged(servers: &str) -> Result<Vec<Logged>> {
+    let records = read_topic(servers, TOPIC).await?;
+    let logged = records.into_iter().map(|record| {
+        let place = (record.partition, record.offset);
+        let fate = record.key.as_deref().and_then(Fate::of_key);
+        let value: Value = serde_json::from_slice(record.value.as_deref().unwrap_or_default())?;
+        let id = value["id"]
+            .as_str()
+            .context("a record without id")?
+            .to_owned();
+        let fate = fate.with_context(|| format!("{id} has no fate"))?;
+        Ok(Logged { id, place, fate })
+    });
+    logged.collect()
+}

@@ -1,0 +1,202 @@
+//! The verdict goes red for each promise that is broken.
+
+use super::*;
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+const fn delivery(worker: usize, at: u64) -> Delivery {
+    Delivery {
+        worker,
+        from: ms(at - 20),
+        until: ms(at),
+    }
+}
+
+fn blow(worker: Option<usize>, from: u64, until: u64) -> Blow {
+    Blow {
+        what: "test".to_owned(),
+        worker,
+        from: ms(from),
+        until: ms(until),
+        in_flight: 2,
+    }
+}
+
+/// Ten records, the last refused, in a minute without a blow.
+fn kept() -> Evidence {
+    let log: Vec<Logged> = (0..10)
+        .map(|number| Logged {
+            id: format!("id-{number}"),
+            place: (0, number),
+            fate: if number == 9 {
+                Fate::Reject
+            } else {
+                Fate::Plain
+            },
+        })
+        .collect();
+    let delivered = log.iter().filter(|record| record.fate != Fate::Reject);
+    let deliveries = delivered.map(|record| (record.id.clone(), vec![delivery(0, 30_000)]));
+    Evidence {
+        limits: Limits {
+            workers: 3,
+            in_flight: 2,
+            delivery_count: 10,
+        },
+        produced: 10,
+        deliveries: deliveries.collect(),
+        log,
+        blows: Vec::new(),
+        broker: BrokerBooks {
+            archived: [(0, 9)].into(),
+            highest_delivery_count: 3,
+        },
+        in_flight: 2,
+        memory: vec![
+            (ms(0), 50 * MIB),
+            (ms(30_000), 99 * MIB),
+            (ms(60_000), 60 * MIB),
+        ],
+        troubles: Vec::new(),
+    }
+}
+
+fn faults(change: impl FnOnce(&mut Evidence)) -> String {
+    let mut evidence = kept();
+    change(&mut evidence);
+    evidence.faults().join("\n")
+}
+
+fn again(evidence: &mut Evidence, id: &str, deliveries: [Delivery; 2]) {
+    evidence.deliveries.insert(id.to_owned(), deliveries.into());
+}
+
+#[test]
+fn kept_promises_have_no_fault() {
+    assert_eq!(faults(|_| {}), "");
+}
+
+#[test]
+fn a_lost_id_is_named_with_its_place() {
+    let told = faults(|evidence| {
+        evidence.deliveries.remove("id-4");
+    });
+    assert_eq!(told, "1 lost: id-4 (plain) at 0@4");
+}
+
+#[test]
+fn an_id_that_nobody_produced_is_named() {
+    let told = faults(|evidence| {
+        let ghost = vec![delivery(1, 100)];
+        evidence.deliveries.insert("ghost".to_owned(), ghost);
+    });
+    assert_eq!(told, "1 delivered, but never produced: ghost");
+}
+
+#[test]
+fn a_confirmed_record_that_the_log_has_not_is_a_fault() {
+    let told = faults(|evidence| evidence.produced = 11);
+    assert!(told.contains("11 were produced"), "{told}");
+}
+
+#[test]
+fn a_record_archived_against_the_plan_is_named_even_if_it_was_delivered() {
+    let told = faults(|evidence| {
+        evidence.broker.archived.insert((0, 2));
+    });
+    assert_eq!(told, "1 archived by the broker: id-2 (plain) at 0@2");
+}
+
+#[test]
+fn a_refused_record_must_be_put_aside_and_not_delivered() {
+    let told = faults(|evidence| evidence.broker.archived.clear());
+    assert!(told.contains("id-9 (reject) at 0@9"), "{told}");
+    let told = faults(|evidence| {
+        let refused = vec![delivery(0, 100)];
+        evidence.deliveries.insert("id-9".to_owned(), refused);
+    });
+    assert!(told.contains("though the sink refused"), "{told}");
+}
+
+#[test]
+fn the_last_attempt_is_a_fault() {
+    let told = faults(|evidence| evidence.broker.highest_delivery_count = 10);
+    assert_eq!(told, "a record was delivered 10 times of 10");
+}
+
+#[test]
+fn a_duplicate_without_a_blow_is_unexplained() {
+    let twice = [delivery(0, 20_000), delivery(1, 21_000)];
+    let told = faults(|evidence| again(evidence, "id-1", twice));
+    assert!(
+        told.contains("1 delivered again without a cause: id-1"),
+        "{told}"
+    );
+}
+
+#[test]
+fn what_was_in_flight_at_its_workers_blow_is_explained() {
+    let twice = [delivery(0, 20_000), delivery(1, 21_000)];
+    let struck = |worker, from, until| {
+        faults(|evidence| {
+            again(evidence, "id-1", twice);
+            evidence.blows.push(blow(worker, from, until));
+        })
+    };
+    assert_eq!(struck(Some(0), 20_100, 20_100), "", "just after");
+    assert_eq!(struck(None, 19_000, 25_000), "");
+    assert_ne!(struck(Some(2), 20_100, 20_100), "", "another worker");
+    assert_ne!(struck(Some(0), 21_500, 21_500), "", "after both");
+    assert_ne!(struck(Some(0), 2_000, 3_000), "", "long before");
+}
+
+#[test]
+fn what_was_delivered_long_before_a_blow_was_not_in_flight() {
+    let told = faults(|evidence| {
+        again(evidence, "id-1", [delivery(0, 20_000), delivery(1, 41_000)]);
+        evidence.blows.push(blow(Some(0), 40_000, 40_000));
+    });
+    assert!(told.contains("without a cause"), "{told}");
+}
+
+#[test]
+fn a_late_result_of_a_frozen_worker_is_explained_until_its_puts_have_ended() {
+    let late = |at| {
+        faults(|evidence| {
+            again(evidence, "id-1", [delivery(0, 20_000), delivery(1, at)]);
+            evidence.blows.push(blow(Some(1), 14_000, 21_000));
+        })
+    };
+    assert_eq!(late(21_500), "");
+    assert_ne!(late(41_000), "", "it was awake for long");
+}
+
+#[test]
+fn more_duplicates_than_were_in_flight_are_a_fault() {
+    let told = faults(|evidence| {
+        evidence.blows.push(blow(Some(0), 20_100, 20_100));
+        for id in ["id-1", "id-2", "id-3"] {
+            again(evidence, id, [delivery(0, 20_000), delivery(1, 21_000)]);
+        }
+    });
+    assert_eq!(
+        told,
+        "3 records were delivered again, 2 at most were in flight at blows"
+    );
+}
+
+#[test]
+fn too_many_records_in_flight_are_a_fault() {
+    let told = faults(|evidence| evidence.in_flight = 3);
+    assert!(told.contains("3 records in flight"), "{told}");
+}
+
+#[test]
+fn memory_that_grows_or_was_not_seen_is_a_fault() {
+    let grown = (ms(60_000), 80 * MIB);
+    let told = faults(|evidence| evidence.memory.push(grown));
+    assert!(told.contains("50 MiB"), "{told}");
+    assert_ne!(faults(|evidence| evidence.memory.clear()), "");
+}
