@@ -66,7 +66,7 @@ async fn each_bad_setting_is_told_by_its_key() {
         ),
         (
             "https.ssl.keystore.location",
-            "/dev/null",
+            "Cargo.toml",
             "no unlocked private key",
         ),
     ] {
