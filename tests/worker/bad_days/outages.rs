@@ -46,7 +46,7 @@ async fn a_broker_that_freezes_for_longer_than_a_request_may_take_is_met_again()
     let mut case = Case::start(&stage, &connector).await?;
 
     site.kafka.signal_node(1, Signal::STOP)?;
-    case.was_troubled_by(&["broker 1", "no answer within 2000 ms"])
+    case.was_troubled_by(&["the share session with broker 1 is lost"])
         .await?;
     // Requests of the old session and of new ones wait in its sockets now.
     site.kafka.signal_node(1, Signal::CONT)?;
