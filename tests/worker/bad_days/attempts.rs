@@ -7,7 +7,7 @@ use sluice_test_support::counting::Tally;
 use sluice_test_support::produce::{ids, json_records, produce};
 use sluice_test_support::wait::eventually;
 
-use super::case::MINUTE;
+use super::case::PATIENCE;
 use crate::api::Api;
 use crate::history::{log, statuses};
 use crate::stage::{Stage, wait_for_status};
@@ -27,7 +27,7 @@ async fn a_record_that_fails_uses_up_its_own_attempts_and_is_kept_on_its_last() 
     connector["errors.retry.delay.max.ms"] = json!("300");
     let worker = stage.worker(&connector)?;
     let last = |status: &Value| status["redelivered"] == LIMIT - 1;
-    let status = wait_for_status(&worker, "its last attempt", MINUTE, last).await?;
+    let status = wait_for_status(&worker, "its last attempt", PATIENCE, last).await?;
     for (field, expected) in [
         ("accepted", RECORDS - 1),
         ("released", LIMIT - 1),
@@ -36,12 +36,12 @@ async fn a_record_that_fails_uses_up_its_own_attempts_and_is_kept_on_its_last() 
         assert_eq!(status[field], expected, "{field} of {status}");
     }
     let accepted = |status: &Value| status["accepted"] == RECORDS && status["in_flight"] == 0;
-    let status = wait_for_status(&worker, "it is delivered", MINUTE, accepted).await?;
+    let status = wait_for_status(&worker, "it is delivered", PATIENCE, accepted).await?;
     assert_eq!(status["released"], LIMIT - 1, "{status}");
     assert_eq!(status["redelivered"], LIMIT - 1, "{status}");
     stage
         .admin
-        .wait_until_consumed(&stage.group(), &stage.name, MINUTE)
+        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
         .await?;
     Tally::from_json_lines(&stage.file(), "/id")?.exactly_once(ids(RECORDS))
 }
@@ -63,9 +63,9 @@ async fn restarts_with_many_records_in_flight_use_up_no_attempt() -> Result<()> 
     let path = format!("/connectors/{}/restart?includeTasks=true", stage.name);
     for restarts in 1..=LIMIT {
         let full = |status: &Value| status["in_flight"].as_u64() > Some(WINDOW / 2);
-        wait_for_status(&worker, "many are in flight", MINUTE, full).await?;
+        wait_for_status(&worker, "many are in flight", PATIENCE, full).await?;
         assert_eq!(api.post(&path).await?.0, StatusCode::ACCEPTED);
-        eventually("it has joined anew", MINUTE, async || {
+        eventually("it has joined anew", PATIENCE, async || {
             let log = log(&worker)?;
             let joined = log.iter().filter(|line| line["message"] == "joining");
             ensure!(joined.count() > restarts, "not yet, after {restarts}");
@@ -75,11 +75,11 @@ async fn restarts_with_many_records_in_flight_use_up_no_attempt() -> Result<()> 
     }
     stage
         .admin
-        .wait_until_consumed(&stage.group(), &stage.name, MINUTE)
+        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
         .await?;
     let again = statuses(&worker)?;
     let again = again.iter().find(|status| status["redelivered"] != 0);
     assert_eq!(again, None);
-    assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
+    assert_eq!(worker.stop(PATIENCE).await?.code(), Some(0));
     Tally::from_json_lines(&stage.file(), "/id")?.exactly_once(ids(RECORDS))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use sluice_test_support::counting::Tally;
@@ -14,8 +14,9 @@ use crate::api::Api;
 use crate::history::{number, statuses};
 use crate::stage::{Stage, status, wait_for_status};
 
-/// The longest that anything here may take, also on a slow machine.
-pub const MINUTE: Duration = Duration::from_secs(60);
+/// The longest that anything here may take on a slow machine. A broker was seen
+/// to refuse a partition for over a minute after others were restarted.
+pub const PATIENCE: Duration = Duration::from_secs(180);
 /// Short, so that a lock that nobody knows of is soon over.
 pub const LOCK_MS: &str = "3000";
 
@@ -47,7 +48,7 @@ impl<'a> Case<'a> {
         let worker = Worker::start(options)?;
         let api = Api::of(&worker).await?;
         let at_work = |status: &Value| status["accepted"].as_u64() > Some(0) && is_well(status);
-        wait_for_status(&worker, "it is at work", MINUTE, at_work).await?;
+        wait_for_status(&worker, "it is at work", PATIENCE, at_work).await?;
         Ok(Self {
             stage,
             worker,
@@ -67,14 +68,14 @@ impl<'a> Case<'a> {
                 && body["connector"]["state"] == "RUNNING"
                 && trouble.is_some_and(|trouble| has(trouble, words))
         };
-        self.api.wait_for(&path, MINUTE, told).await?;
+        self.api.wait_for(&path, PATIENCE, told).await?;
         Ok(())
     }
 
     /// The same for a trouble that may have passed already.
     pub async fn was_troubled_by(&mut self, words: &[&str]) -> Result<()> {
         let from = self.seen;
-        let line = eventually("the trouble is told", MINUTE, async || {
+        let line = eventually("the trouble is told", PATIENCE, async || {
             let lines = statuses(&self.worker)?;
             let trouble = |line: &Value| line["trouble"].as_str().unwrap_or_default().to_owned();
             let mut troubles: Vec<String> = lines.iter().skip(from).map(trouble).collect();
@@ -93,14 +94,16 @@ impl<'a> Case<'a> {
     pub async fn recovers(&mut self) -> Result<Value> {
         let before = self.count("accepted")?;
         let more = |status: &Value| status["accepted"].as_u64() > Some(before) && is_well(status);
-        let status = wait_for_status(&self.worker, "it recovers", MINUTE, more).await?;
+        let status = wait_for_status(&self.worker, "it recovers", PATIENCE, more)
+            .await
+            .with_context(|| self.stage.kafka.log_tail())?;
         self.seen = statuses(&self.worker)?.len();
         Ok(status)
     }
 
     /// Waits until nothing troubles it, whatever comes.
     pub async fn is_well_again(&mut self) -> Result<Value> {
-        wait_for_status(&self.worker, "it recovers", MINUTE, is_well).await
+        wait_for_status(&self.worker, "it recovers", PATIENCE, is_well).await
     }
 
     pub fn count(&self, field: &str) -> Result<u64> {
@@ -113,7 +116,7 @@ impl<'a> Case<'a> {
 
     /// Waits until the first `count` ids have arrived.
     pub async fn wait_for_ids(&self, count: usize) -> Result<()> {
-        eventually("the ids arrive", MINUTE, async || {
+        eventually("the ids arrive", PATIENCE, async || {
             let missing = self.tally()?.missing(ids(count));
             ensure!(
                 missing.is_empty(),
@@ -132,7 +135,7 @@ impl<'a> Case<'a> {
     pub async fn ends_well(self, records: usize) -> Result<()> {
         let (admin, group) = (&self.stage.admin, self.stage.group());
         admin
-            .wait_until_consumed(&group, &self.stage.name, MINUTE)
+            .wait_until_consumed(&group, &self.stage.name, PATIENCE)
             .await?;
         self.loses_nothing(records).await
     }
@@ -141,7 +144,7 @@ impl<'a> Case<'a> {
     pub async fn loses_nothing(self, records: usize) -> Result<()> {
         self.wait_for_ids(records).await?;
         let settled = |status: &Value| status["in_flight"] == 0 && is_well(status);
-        let status = wait_for_status(&self.worker, "all is settled", MINUTE, settled).await?;
+        let status = wait_for_status(&self.worker, "all is settled", PATIENCE, settled).await?;
         let tally = self.tally()?;
         tally.at_least_once(ids(records))?;
         let open = number(&status, "lost")? + number(&status, "unknown")?;
@@ -151,7 +154,7 @@ impl<'a> Case<'a> {
             tally.duplicates()
         );
         assert_eq!(status["rejected"], 0, "{status}");
-        let ended = self.worker.stop(MINUTE).await?;
+        let ended = self.worker.stop(PATIENCE).await?;
         assert_eq!(ended.code(), Some(0), "{}", self.worker.output()?);
         Ok(())
     }

@@ -5,7 +5,7 @@ use sluice_test_support::java::{SHARE_GROUP_COMMAND, run_tool};
 use sluice_test_support::process::Signal;
 use sluice_test_support::wait::eventually;
 
-use super::case::{Case, MINUTE, connector};
+use super::case::{Case, PATIENCE, connector};
 use crate::load::Load;
 use crate::stage::Stage;
 
@@ -21,7 +21,7 @@ async fn delete_group(stage: &Stage) -> Result<String> {
 /// Freezes the worker until the group has forgotten its member.
 async fn is_forgotten(stage: &Stage, case: &Case<'_>) -> Result<()> {
     case.worker.signal(Signal::STOP)?;
-    eventually("the group is empty", MINUTE, async || {
+    eventually("the group is empty", PATIENCE, async || {
         let group = stage.admin.group(&stage.group()).await?;
         let state = group.context("the group is listed")?.state;
         ensure!(state == "Empty", "the group is {state}");
@@ -69,7 +69,7 @@ async fn a_group_is_not_deleted_under_a_member_and_made_anew_after_one() -> Resu
     let records = load.stop().await?;
     stage
         .admin
-        .wait_until_consumed(&stage.group(), &stage.name, MINUTE)
+        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
         .await?;
     case.wait_for_ids(records).await
 }

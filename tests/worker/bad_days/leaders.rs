@@ -7,7 +7,7 @@ use sluice_test_support::java::{SHARE_GROUP_COMMAND, run_tool};
 use sluice_test_support::process::Signal;
 use sluice_test_support::wait::eventually;
 
-use super::case::{Case, MINUTE, connector};
+use super::case::{Case, PATIENCE, connector};
 use super::site::Site;
 use crate::load::Load;
 use crate::stage::Stage;
@@ -43,7 +43,7 @@ async fn leaders(stage: &Stage, topic: &str) -> Result<Vec<Option<i32>>> {
 /// Waits until a node leads partitions, or none any more.
 async fn wait_until_it_leads(stage: &Stage, node: usize, leads: bool) -> Result<()> {
     let node = i32::try_from(node)?;
-    eventually("leaders have moved", MINUTE, async || {
+    eventually("leaders have moved", PATIENCE, async || {
         let leaders = leaders(stage, &stage.name).await?;
         let all_led = leaders.iter().all(Option::is_some);
         ensure!(
@@ -92,7 +92,7 @@ async fn leaders_and_coordinator_move_from_a_killed_broker_and_back() -> Result<
 
     site.kafka.start_node(node)?;
     site.kafka.wait_for_nodes(3).await?;
-    eventually("all lead as before", MINUTE, async || {
+    eventually("all lead as before", PATIENCE, async || {
         elect_preferred_leaders(&stage).await?;
         let moved = coordinator(&stage).await?;
         ensure!(moved == node, "coordinated by {moved}");
@@ -120,7 +120,7 @@ async fn a_broker_that_is_restarted_in_good_order_costs_no_record() -> Result<()
     wait_until_it_leads(&stage, 1, true).await?;
     site.kafka.signal_node(1, Signal::TERM)?;
     wait_until_it_leads(&stage, 1, false).await?;
-    eventually("it has ended", MINUTE, async || {
+    eventually("it has ended", PATIENCE, async || {
         let live = stage.admin.live_nodes().await?;
         ensure!(live.len() == 2, "{live:?}");
         Ok::<_, anyhow::Error>(())

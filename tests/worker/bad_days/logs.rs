@@ -7,7 +7,7 @@ use sluice_test_support::counting::Tally;
 use sluice_test_support::produce::{NewRecord, ids, json_records, produce};
 use sluice_test_support::wait::eventually;
 
-use super::case::MINUTE;
+use super::case::PATIENCE;
 use super::site::Site;
 use crate::crew::Member;
 use crate::stage::{Stage, wait_for_status};
@@ -36,30 +36,34 @@ async fn records_that_were_compacted_away_after_they_had_been_given_back_are_no_
     produce(servers, &stage.name, version(0)).await?;
     // The broker keeps in mind what it gave out.
     let hoarder = Member::forgetting(&stage, "hoarder", &[("latency.ms", "600000")]).await?;
-    hoarder.wait_for("in_flight", MINUTE, |n| n > 0).await?;
+    hoarder.wait_for("in_flight", PATIENCE, |n| n > 0).await?;
     hoarder.worker.kill()?;
 
     let mut versions = 1;
-    eventually("the first version is compacted away", MINUTE, async || {
-        // Each rolls the segment before, which can be cleaned then.
-        produce(servers, &stage.name, version(versions)).await?;
-        versions += 1;
-        let left = read_topic(servers, &stage.name).await?;
-        let old = left.iter().filter(|record| record.offset < 100).count();
-        ensure!(old == 0, "{old} are left");
-        Ok::<_, anyhow::Error>(())
-    })
+    eventually(
+        "the first version is compacted away",
+        PATIENCE,
+        async || {
+            // Each rolls the segment before, which can be cleaned then.
+            produce(servers, &stage.name, version(versions)).await?;
+            versions += 1;
+            let left = read_topic(servers, &stage.name).await?;
+            let old = left.iter().filter(|record| record.offset < 100).count();
+            ensure!(old == 0, "{old} are left");
+            Ok::<_, anyhow::Error>(())
+        },
+    )
     .await?;
     let worker = stage.worker(&stage.to_null(2))?;
     stage
         .admin
-        .wait_until_consumed(&stage.group(), &stage.name, MINUTE)
+        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
         .await?;
     let settled = |status: &Value| status["in_flight"] == 0 && status["trouble"] == "";
-    wait_for_status(&worker, "all is settled", MINUTE, settled).await?;
+    wait_for_status(&worker, "all is settled", PATIENCE, settled).await?;
     let newest = ids(versions * 100).skip((versions - 1) * 100);
     let missing = Tally::from_json_lines(&stage.file(), "/id")?.missing(newest);
     assert_eq!(missing, Vec::<String>::new());
-    assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
+    assert_eq!(worker.stop(PATIENCE).await?.code(), Some(0));
     Ok(())
 }

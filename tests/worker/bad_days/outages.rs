@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde_json::json;
 use sluice_test_support::process::Signal;
 
-use super::case::{Case, MINUTE, connector};
+use super::case::{Case, PATIENCE, connector};
 use super::site::Site;
 use crate::load::Load;
 use crate::stage::{Stage, wait_for_status};
@@ -25,14 +25,14 @@ async fn the_only_broker_is_killed_and_comes_back() -> Result<()> {
     other["share.group.id"] = json!(format!("{}-other", stage.group()));
     let late = stage.worker(&other)?;
     let waits = |line: &str| line.contains("connector does not start yet, trying again");
-    late.wait_for_log(waits, MINUTE).await?;
+    late.wait_for_log(waits, PATIENCE).await?;
 
     site.kafka.start_node(1)?;
     site.kafka.wait_for_nodes(1).await?;
     case.recovers().await?;
     let records = load.stop().await?;
     let all = |status: &serde_json::Value| status["accepted"] == records;
-    wait_for_status(&late, "the late one has read all", MINUTE, all).await?;
+    wait_for_status(&late, "the late one has read all", PATIENCE, all).await?;
     case.ends_well(records).await
 }
 

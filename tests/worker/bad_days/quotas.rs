@@ -6,7 +6,7 @@ use serde_json::json;
 use sluice_test_support::produce::{json_records, produce_with};
 use tokio::time::Instant;
 
-use super::case::{Case, MINUTE, connector};
+use super::case::{Case, PATIENCE, connector};
 use super::site::Site;
 use crate::stage::Stage;
 
@@ -44,7 +44,7 @@ async fn a_quota_slows_it_down_and_costs_no_record() -> Result<()> {
     let (took, used) = (began.elapsed(), case.worker.usage()?.cpu);
     assert!(used < took / 2, "{used:?} of processor in {took:?}");
     let told = |line: &str| line.contains("a quota is used up");
-    case.worker.wait_for_log(told, MINUTE).await?;
+    case.worker.wait_for_log(told, PATIENCE).await?;
     let again = case.count("redelivered")?;
     assert!(again < RECORDS as u64 / 4, "{again} came again");
     case.ends_well(RECORDS).await

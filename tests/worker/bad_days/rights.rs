@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sluice_test_support::produce::{json_records, produce};
 use sluice_test_support::worker::{Worker, WorkerOptions};
 
-use super::case::{Case, MINUTE, connector};
+use super::case::{Case, PATIENCE, connector};
 use super::site::{PASSWORD, Site, USER};
 use crate::history::{lines_of, log};
 use crate::load::Load;
@@ -119,7 +119,7 @@ async fn a_topic_whose_rights_are_taken_is_named_and_the_others_go_on() -> Resul
         case.recovers().await?;
         stage
             .admin
-            .wait_until_consumed(&stage.group(), &closed, MINUTE)
+            .wait_until_consumed(&stage.group(), &closed, PATIENCE)
             .await?;
     }
     let records = load.stop().await?;
@@ -157,7 +157,7 @@ async fn rights_on_a_topic_that_were_never_there_are_named_from_the_start() -> R
 
     // It may not even know of the topic.
     let worker = Worker::start(&options)?;
-    let ended = worker.wait_for_exit(MINUTE).await?;
+    let ended = worker.wait_for_exit(PATIENCE).await?;
     assert_eq!(ended.code(), Some(69), "{}", worker.output()?);
     let log = log(&worker)?;
     let errors = lines_of(&log, "ERROR");
@@ -182,6 +182,6 @@ async fn rights_on_a_topic_that_were_never_there_are_named_from_the_start() -> R
         let trouble = status["trouble"].as_str().unwrap_or_default();
         status["accepted"] == 100 && trouble.contains(&closed) && trouble.contains("grant READ")
     };
-    wait_for_status(&worker, "one is read, the other named", MINUTE, named).await?;
+    wait_for_status(&worker, "one is read, the other named", PATIENCE, named).await?;
     Ok(())
 }

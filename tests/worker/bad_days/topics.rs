@@ -6,7 +6,7 @@ use serde_json::json;
 use sluice_test_support::produce::{NewRecord, ids, json_records, produce};
 use sluice_test_support::wait::eventually;
 
-use super::case::{Case, MINUTE, connector};
+use super::case::{Case, PATIENCE, connector};
 use crate::load::Load;
 use crate::stage::Stage;
 
@@ -31,7 +31,7 @@ fn beside_ids(records: std::ops::Range<usize>) -> impl Iterator<Item = String> {
 }
 
 async fn has_come(case: &Case<'_>, records: std::ops::Range<usize>) -> Result<()> {
-    eventually("the other topic is read", MINUTE, async || {
+    eventually("the other topic is read", PATIENCE, async || {
         let missing = case.tally()?.missing(beside_ids(records.clone()));
         ensure!(missing.is_empty(), "{} are missing", missing.len());
         Ok(())
@@ -73,7 +73,7 @@ async fn a_deleted_topic_is_named_and_read_anew_when_it_is_made_again() -> Resul
     case.wait_for_ids(records).await?;
     stage
         .admin
-        .wait_until_consumed(&stage.group(), &doomed, MINUTE)
+        .wait_until_consumed(&stage.group(), &doomed, PATIENCE)
         .await
 }
 
@@ -101,6 +101,6 @@ async fn partitions_that_are_added_are_read_soon() -> Result<()> {
     case.wait_for_ids(records).await?;
     stage
         .admin
-        .wait_until_consumed(&stage.group(), &stage.name, MINUTE)
+        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
         .await
 }
