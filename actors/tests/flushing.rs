@@ -6,15 +6,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sluice_actors::books::{Policy, Tolerance};
-use sluice_actors::credit::Credit;
 use sluice_actors::flush::FlushPolicy;
 use sluice_actors::live_view::LiveView;
 use sluice_actors::ports::sink::{SinkError, SinkTraits};
 use sluice_actors::supervisor::{Pipeline, PipelineSpec};
 use sluice_actors::testing::{
-    Act, AsTheyAre, FakeSinkFactory, FakeSource, Fate, Seen, conversion_of_values, policy, spec,
+    Act, AsTheyAre, FakeSinkFactory, FakeSource, Fate, Seen, TestPipeline, conversion_of_values,
+    policy, spec,
 };
-use sluice_actors::threads::Threads;
 use tokio::time::Instant;
 
 const RECORDS: usize = 200;
@@ -39,7 +38,11 @@ impl Running {
             max_put_records: 10,
             ..policy(1, Tolerance::None)
         };
-        let mut spec = spec(small, conversion_of_values(AsTheyAre), sink.clone());
+        let mut spec = spec(
+            small,
+            conversion_of_values(AsTheyAre),
+            Arc::new(sink.clone()),
+        );
         spec.flush = FlushPolicy {
             interval: NEVER,
             idle: NEVER,
@@ -48,18 +51,12 @@ impl Running {
         };
         spec.max_in_flight_records = Some(1000);
         change(&mut spec);
-        let credit = Credit::new(1 << 20);
-        let (source, events) = FakeSource::start(&credit, &[RECORDS], Duration::from_secs(1));
-        let view = LiveView::new();
-        let events = (Arc::new(source.clone()), events);
-        let pipeline = Pipeline::start(
-            spec,
-            events.0,
-            events.1,
-            credit,
-            Threads::current(),
-            Arc::clone(&view),
-        );
+        let TestPipeline {
+            source,
+            view,
+            pipeline,
+            ..
+        } = TestPipeline::start(spec, &[RECORDS], Duration::from_secs(1));
         Self {
             source,
             seen: sink.seen(),

@@ -11,13 +11,13 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use sluice_actors::books::Tolerance;
 use sluice_actors::conversion::Conversion;
-use sluice_actors::credit::Credit;
 use sluice_actors::live_view::{ConnectorState, ConnectorView, LiveView};
 use sluice_actors::ports::converter::{ConvertError, Converter};
 use sluice_actors::ports::sink::SinkTraits;
 use sluice_actors::supervisor::{Pipeline, PipelineSpec};
 use sluice_actors::testing::{
-    Act, AsTheyAre, FakeSinkFactory, FakeSource, Fate, conversion_of_values, policy, spec,
+    Act, AsTheyAre, FakeSinkFactory, FakeSource, Fate, TestPipeline, conversion_of_values, policy,
+    spec,
 };
 use sluice_actors::threads::Threads;
 use sluice_actors::value::Datum;
@@ -102,26 +102,26 @@ impl Setting {
     }
 
     fn start_on(self, threads: &Threads) -> Running {
-        let credit = Credit::new(1 << 20);
-        let (source, events) = FakeSource::start(&credit, &[self.records], LOCK);
-        let view = LiveView::new();
         let spec = PipelineSpec {
             delivery_timeout: self.delivery_timeout,
             max_in_flight_records: Some(1000),
-            ..spec(policy(4, self.tolerance), self.conversion, self.sink)
+            ..spec(
+                policy(4, self.tolerance),
+                self.conversion,
+                Arc::new(self.sink),
+            )
         };
-        let pipeline = Pipeline::start(
-            spec,
-            Arc::new(source.clone()),
-            events,
-            credit,
-            threads.clone(),
-            Arc::clone(&view),
-        );
+        let (threads, view) = (threads.clone(), LiveView::new());
+        let TestPipeline {
+            source,
+            view,
+            pipeline,
+            ..
+        } = TestPipeline::start_on(threads.clone(), view, spec, &[self.records], LOCK);
         Running {
             source,
             view,
-            threads: threads.clone(),
+            threads,
             pipeline,
         }
     }

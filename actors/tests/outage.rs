@@ -8,13 +8,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sluice_actors::books::{Policy, Tolerance};
 use sluice_actors::chunk::Chunk;
-use sluice_actors::credit::Credit;
-use sluice_actors::live_view::{ConnectorView, LiveView, TaskState};
+use sluice_actors::live_view::{ConnectorView, TaskState};
 use sluice_actors::ports::sink::{Sink, SinkError, SinkFactory, SinkTraits, TaskContext};
 use sluice_actors::report::Report;
-use sluice_actors::supervisor::Pipeline;
-use sluice_actors::testing::{AsTheyAre, FakeSource, Fate, conversion_of_values, policy, spec};
-use sluice_actors::threads::Threads;
+use sluice_actors::testing::{AsTheyAre, TestPipeline, conversion_of_values, policy, spec};
 use tokio::time::Instant;
 
 const LOCK: Duration = Duration::from_secs(1);
@@ -120,40 +117,21 @@ impl Sink for Client {
     }
 }
 
-struct Running {
-    source: FakeSource,
-    credit: Arc<Credit>,
-    view: Arc<LiveView>,
-    _pipeline: Pipeline,
-}
+struct Running(TestPipeline);
 
 impl Running {
     fn start(service: &Service, policy: Policy) -> Self {
-        let credit = Credit::new(1 << 20);
-        let (source, events) = FakeSource::start(&credit, &[RECORDS], LOCK);
-        let view = LiveView::new();
-        let pipeline = Pipeline::start(
-            spec(policy, conversion_of_values(AsTheyAre), service.clone()),
-            Arc::new(source.clone()),
-            events,
-            Arc::clone(&credit),
-            Threads::current(),
-            Arc::clone(&view),
-        );
-        Self {
-            source,
-            credit,
-            view,
-            _pipeline: pipeline,
-        }
+        let sink = Arc::new(service.clone());
+        let spec = spec(policy, conversion_of_values(AsTheyAre), sink);
+        Self(TestPipeline::start(spec, &[RECORDS], LOCK))
     }
 
     fn accepted(&self) -> usize {
-        self.source.count(|fate| fate == Fate::Accepted)
+        self.0.accepted()
     }
 
     fn shown(&self) -> ConnectorView {
-        self.view.connector("test").unwrap_or_default()
+        self.0.view.connector("test").unwrap_or_default()
     }
 
     async fn until(&self, what: &str, done: impl Fn(&Self) -> bool) {
@@ -170,7 +148,7 @@ impl Running {
     }
 
     fn came_once(&self) -> bool {
-        (0..RECORDS as i64).all(|offset| self.source.delivery_count(0, offset) <= 1)
+        (0..RECORDS as i64).all(|offset| self.0.source.delivery_count(0, offset) <= 1)
     }
 }
 
@@ -190,7 +168,7 @@ async fn in_an_outage_one_task_probes_with_a_record_and_nothing_is_fetched() {
     // Those that were under way at its begin.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let (puts, acquired) = (service.begun().len(), running.shown().totals.acquired);
-    assert_eq!(running.credit.window_records(), 0, "fetches no more");
+    assert_eq!(running.0.credit.window_records(), 0, "fetches no more");
 
     tokio::time::sleep_until(end).await;
     let probes = service.begun().split_off(puts);
@@ -248,7 +226,7 @@ async fn after_an_outage_the_tasks_come_back_one_after_the_other() {
     let first: Vec<usize> = back.iter().take(3).map(|it| it.under_way).collect();
     assert_eq!(first, [0, 0, 1], "the probe alone, then two: {back:?}");
     assert_eq!(most, TASKS, "and all in the end");
-    let shown = running.view.tasks("test");
+    let shown = running.0.view.tasks("test");
     assert!(
         shown.iter().all(|(_, state)| *state == TaskState::Running),
         "{shown:?}"
@@ -293,7 +271,7 @@ async fn records_that_the_sink_refuses_among_others_hold_those_up_ever_less() {
         .await;
     let more = 100;
     for _ in 0..more {
-        running.source.append(0, b"more");
+        running.0.source.append(0, b"more");
     }
     let began = Instant::now();
     running
@@ -336,7 +314,7 @@ async fn a_connector_with_nothing_in_hand_fetches_what_a_probe_needs() {
         .await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     // All that it holds is gone with the connection.
-    running.source.lose_connection();
+    running.0.source.lose_connection();
     running.until_all_accepted().await;
     assert!(Instant::now() < end + 5 * LOCK);
 }

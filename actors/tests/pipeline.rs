@@ -13,7 +13,8 @@ use sluice_actors::ports::converter::{ConvertError, Converter};
 use sluice_actors::ports::sink::{SinkError, SinkTraits};
 use sluice_actors::supervisor::Pipeline;
 use sluice_actors::testing::{
-    Act, AsTheyAre, FakeSinkFactory, FakeSource, Fate, Seen, conversion_of_values, policy, spec,
+    Act, AsTheyAre, FakeSinkFactory, FakeSource, Fate, Seen, TestPipeline, conversion_of_values,
+    policy, spec,
 };
 use sluice_actors::threads::Threads;
 use sluice_actors::value::Datum;
@@ -77,18 +78,13 @@ fn start_on(
     policy: Policy,
     sink: &FakeSinkFactory,
 ) -> Running {
-    let credit = Credit::new(1 << 20);
-    let (source, events) = FakeSource::start(&credit, partitions, LOCK);
-    let view = LiveView::new();
-    let spec = spec(policy, conversion_of_values(Picky), sink.clone());
-    let pipeline = Pipeline::start(
-        spec,
-        Arc::new(source.clone()),
-        events,
-        Arc::clone(&credit),
-        threads,
-        Arc::clone(&view),
-    );
+    let spec = spec(policy, conversion_of_values(Picky), Arc::new(sink.clone()));
+    let TestPipeline {
+        source,
+        credit,
+        view,
+        pipeline,
+    } = TestPipeline::start_on(threads, LiveView::new(), spec, partitions, LOCK);
     Running {
         source,
         credit,

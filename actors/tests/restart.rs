@@ -5,14 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sluice_actors::books::{Policy, Tolerance};
-use sluice_actors::credit::Credit;
 use sluice_actors::live_view::{ConnectorState, LiveView, TaskState};
 use sluice_actors::ports::sink::SinkError;
 use sluice_actors::supervisor::{Pipeline, PipelineSpec};
 use sluice_actors::testing::{
-    Act, AsTheyAre, FakeSinkFactory, FakeSource, Fate, Seen, conversion_of_values, policy, spec,
+    Act, AsTheyAre, FakeSinkFactory, FakeSource, Fate, Seen, TestPipeline, conversion_of_values,
+    policy, spec,
 };
-use sluice_actors::threads::Threads;
 use tokio::time::Instant;
 
 const RECORDS: usize = 300;
@@ -28,25 +27,24 @@ struct Running {
 impl Running {
     fn start(sink: &FakeSinkFactory) -> Self {
         tokio::time::pause();
-        let credit = Credit::new(1 << 20);
-        let (source, events) = FakeSource::start(&credit, &[RECORDS], Duration::from_secs(30));
-        let view = LiveView::new();
         let policy = Policy {
             max_put_records: 5,
             ..policy(TASKS as usize, Tolerance::None)
         };
         let spec = PipelineSpec {
             delivery_timeout: Duration::from_secs(3600),
-            ..spec(policy, conversion_of_values(AsTheyAre), sink.clone())
+            ..spec(
+                policy,
+                conversion_of_values(AsTheyAre),
+                Arc::new(sink.clone()),
+            )
         };
-        let pipeline = Pipeline::start(
-            spec,
-            Arc::new(source.clone()),
-            events,
-            credit,
-            Threads::current(),
-            Arc::clone(&view),
-        );
+        let TestPipeline {
+            source,
+            view,
+            pipeline,
+            ..
+        } = TestPipeline::start(spec, &[RECORDS], Duration::from_secs(30));
         Self {
             source,
             seen: sink.seen(),

@@ -209,11 +209,10 @@ pub(super) fn never_ran(ground: &Ground, connector: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use sluice_actors::books::{Policy, Tolerance};
-    use sluice_actors::credit::Credit;
     use sluice_actors::gate::Gate;
     use sluice_actors::ports::sink::SinkError;
     use sluice_actors::testing::{
-        Act, AsTheyAre, FakeSinkFactory, FakeSource, conversion_of_values, policy, spec,
+        Act, AsTheyAre, FakeSinkFactory, TestPipeline, conversion_of_values, policy, spec,
     };
     use sluice_actors::threads::Threads;
 
@@ -225,20 +224,14 @@ mod tests {
     /// often.
     async fn pipeline_with_its_sink_down(limit: u16, view: &Arc<LiveView>) -> Pipeline {
         let sink = FakeSinkFactory::new(|_, _| Act::Fail(SinkError::Unavailable("down".into())));
-        let credit = Credit::new(1 << 20);
-        let (source, events) = FakeSource::start(&credit, &[1], LONG);
         let policy = Policy {
             gate: Gate::new(limit),
             ..policy(1, Tolerance::None)
         };
-        let pipeline = Pipeline::start(
-            spec(policy, conversion_of_values(AsTheyAre), sink),
-            Arc::new(source),
-            events,
-            credit,
-            Threads::current(),
-            Arc::clone(view),
-        );
+        let spec = spec(policy, conversion_of_values(AsTheyAre), Arc::new(sink));
+        let (threads, view) = (Threads::current(), Arc::clone(view));
+        let TestPipeline { view, pipeline, .. } =
+            TestPipeline::start_on(threads, view, spec, &[1], LONG);
         while view.connector("test").is_none_or(|it| it.in_flight == 0) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

@@ -16,14 +16,14 @@ use super::{Pipeline, PipelineSpec, Supervisor};
 use crate::acknowledger::Acknowledger;
 use crate::books::{Policy, Tolerance};
 use crate::converter::Converter;
-use crate::credit::Credit;
 use crate::live_view::{ConnectorState, LiveView};
 use crate::mailbox::Letter;
 use crate::poller::Poller;
 use crate::ports::converter::{self as port, ConvertError};
 use crate::ports::source::SourceEvent;
 use crate::testing::{
-    self, Act, AsTheyAre, FakeSinkFactory, FakeSource, Fate, conversion_of_values, listen,
+    self, Act, AsTheyAre, FakeSinkFactory, FakeSource, Fate, TestPipeline, conversion_of_values,
+    listen,
 };
 use crate::threads::Threads;
 use crate::value::Datum;
@@ -133,7 +133,11 @@ fn spec(sink: &FakeSinkFactory) -> PipelineSpec {
         max_put_records: 10,
         ..testing::policy(4, Tolerance::None)
     };
-    testing::spec(policy, conversion_of_values(AsTheyAre), sink.clone())
+    testing::spec(
+        policy,
+        conversion_of_values(AsTheyAre),
+        Arc::new(sink.clone()),
+    )
 }
 
 /// The stage dies while records are on their way: another generation delivers
@@ -141,17 +145,12 @@ fn spec(sink: &FakeSinkFactory) -> PipelineSpec {
 async fn survives_the_death_of(stage: Stage) {
     tokio::time::pause();
     let sink = FakeSinkFactory::new(|_, _| Act::DeliverAfter(Duration::from_millis(20)));
-    let credit = Credit::new(1 << 20);
-    let (source, events) = FakeSource::start(&credit, &[400], Duration::from_secs(1));
-    let view = LiveView::new();
-    let pipeline = Pipeline::start(
-        spec(&sink),
-        Arc::new(source.clone()),
-        events,
-        credit,
-        Threads::current(),
-        Arc::clone(&view),
-    );
+    let TestPipeline {
+        source,
+        view,
+        pipeline,
+        ..
+    } = TestPipeline::start(spec(&sink), &[400], Duration::from_secs(1));
     let accepted = || source.count(|fate| fate == Fate::Accepted);
     let since = Instant::now();
     while accepted() < 100 {
@@ -186,17 +185,12 @@ async fn a_dead_acknowledger_makes_a_new_generation_that_loses_nothing() {
 async fn the_last_answers_are_in_the_view_when_the_drain_is_over() {
     tokio::time::pause();
     let sink = FakeSinkFactory::new(|_, _| Act::Deliver);
-    let credit = Credit::new(1 << 20);
-    let (source, events) = FakeSource::start(&credit, &[4], LOCK);
-    let view = LiveView::new();
-    let pipeline = Pipeline::start(
-        spec(&sink),
-        Arc::new(source.clone()),
-        events,
-        credit,
-        Threads::current(),
-        Arc::clone(&view),
-    );
+    let TestPipeline {
+        source,
+        view,
+        pipeline,
+        ..
+    } = TestPipeline::start(spec(&sink), &[4], LOCK);
     source.hold_answers(true);
     while sink.seen().delivered.lock().len() < 4 {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -210,8 +204,6 @@ async fn the_last_answers_are_in_the_view_when_the_drain_is_over() {
 async fn a_failure_is_logged_once_and_keeps_nobody_from_the_view() {
     tokio::time::pause();
     let sink = FakeSinkFactory::new(|_, _| Act::Deliver);
-    let credit = Credit::new(1 << 20);
-    let (source, events) = FakeSource::start(&credit, &[], LOCK);
     let view = LiveView::new();
     let lines = Arc::new(AtomicUsize::new(0));
     let (heard, looked_at) = (Arc::clone(&lines), Arc::clone(&view));
@@ -221,14 +213,12 @@ async fn a_failure_is_logged_once_and_keeps_nobody_from_the_view() {
             heard.fetch_add(1, Ordering::SeqCst);
         }
     });
-    let _pipeline = Pipeline::start(
-        spec(&sink),
-        Arc::new(source.clone()),
-        events,
-        credit,
-        Threads::current(),
-        Arc::clone(&view),
-    );
+    let TestPipeline {
+        source,
+        view,
+        pipeline: _pipeline,
+        ..
+    } = TestPipeline::start_on(Threads::current(), view, spec(&sink), &[], LOCK);
     for cause in ["no right to read", "told again"] {
         let cause = cause.into();
         source.send(SourceEvent::Failed { cause });
@@ -252,20 +242,15 @@ impl port::Converter for RefusesAll {
 async fn rejections_of_the_converter_need_no_acknowledger() {
     tokio::time::pause();
     let sink = FakeSinkFactory::new(|_, _| Act::Deliver);
-    let credit = Credit::new(1 << 20);
-    let (source, events) = FakeSource::start(&credit, &[400], Duration::from_secs(30));
-    let view = LiveView::new();
     let mut spec = spec(&sink);
     spec.policy.tolerance = Tolerance::All;
     spec.conversion = conversion_of_values(RefusesAll);
-    let pipeline = Pipeline::start(
-        spec,
-        Arc::new(source.clone()),
-        events,
-        credit,
-        Threads::current(),
-        Arc::clone(&view),
-    );
+    let TestPipeline {
+        source,
+        view,
+        pipeline,
+        ..
+    } = TestPipeline::start(spec, &[400], Duration::from_secs(30));
     let (_open, closed) = oneshot::channel();
     let hang = Hang::AcknowledgerWaits(Wait(closed));
     pipeline.supervisor.send(hang).await.unwrap();
@@ -292,17 +277,12 @@ struct OnTheirWay {
 impl OnTheirWay {
     fn on(threads: Threads, act: Act) -> Self {
         let sink = FakeSinkFactory::new(move |_, _| act.clone());
-        let credit = Credit::new(1 << 20);
-        let (source, events) = FakeSource::start(&credit, &[400], LOCK);
-        let view = LiveView::new();
-        let pipeline = Pipeline::start(
-            spec(&sink),
-            Arc::new(source.clone()),
-            events,
-            credit,
-            threads.clone(),
-            Arc::clone(&view),
-        );
+        let TestPipeline {
+            source,
+            view,
+            pipeline,
+            ..
+        } = TestPipeline::start_on(threads.clone(), LiveView::new(), spec(&sink), &[400], LOCK);
         Self {
             source,
             view,

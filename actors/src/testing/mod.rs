@@ -5,6 +5,7 @@ mod fake_sink;
 mod fake_source;
 #[cfg(test)]
 mod listener;
+mod test_pipeline;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,7 @@ pub use fake_sink::{Act, FakeSink, FakeSinkFactory, Seen};
 pub use fake_source::{FakeSource, Fate};
 #[cfg(test)]
 pub(crate) use listener::listen;
+pub use test_pipeline::TestPipeline;
 
 use crate::books::{Policy, Retriable, Tolerance};
 use crate::conversion::Conversion;
@@ -55,13 +57,13 @@ pub fn policy(tasks: usize, tolerance: Tolerance) -> Policy {
 
 /// A connector named `test` on a worker named `worker`.
 #[must_use]
-pub fn spec(policy: Policy, conversion: Conversion, sink: impl SinkFactory) -> PipelineSpec {
+pub fn spec(policy: Policy, conversion: Conversion, sink: Arc<dyn SinkFactory>) -> PipelineSpec {
     PipelineSpec {
         connector: "test".into(),
         worker: "worker".into(),
         policy,
         conversion,
-        sink: Arc::new(sink),
+        sink,
         delivery_timeout: Duration::from_secs(60),
         flush: FlushPolicy::default(),
         accepts_after_put: false,

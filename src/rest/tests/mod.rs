@@ -14,16 +14,13 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, StatusCode};
 use parking_lot::Mutex;
 use serde_json::Value;
-use sluice_actors::books::{Policy, Retriable, Tolerance};
-use sluice_actors::credit::Credit;
-use sluice_actors::error_log::ErrorLog;
-use sluice_actors::flush::FlushPolicy;
-use sluice_actors::gate::Gate;
+use sluice_actors::books::{Policy, Tolerance};
 use sluice_actors::live_view::{ConnectorState, LiveView};
 use sluice_actors::ports::source::SourceEvent;
-use sluice_actors::retry::RetryPolicy;
 use sluice_actors::supervisor::{Pipeline, PipelineSpec};
-use sluice_actors::testing::{Act, AsTheyAre, FakeSinkFactory, FakeSource, conversion_of_values};
+use sluice_actors::testing::{
+    Act, AsTheyAre, FakeSinkFactory, TestPipeline, conversion_of_values, policy, spec,
+};
 use sluice_actors::threads::Threads;
 use tokio::time::Instant;
 use tower::ServiceExt;
@@ -209,37 +206,22 @@ impl Setting {
 /// A pipeline that has delivered all its records.
 async fn run(view: &Arc<LiveView>) -> Pipeline {
     let sink = FakeSinkFactory::new(|_, _| Act::Deliver);
-    let credit = Credit::new(1 << 20);
-    let (source, events) = FakeSource::start(&credit, &[RECORDS], Duration::from_secs(30));
+    let policy = Policy {
+        max_put_records: 5,
+        ..policy(TASKS, Tolerance::None)
+    };
     let spec = PipelineSpec {
         connector: GOOD.into(),
-        worker: "worker".into(),
-        policy: Policy {
-            tolerance: Tolerance::None,
-            retry: RetryPolicy::default(),
-            retriable: Retriable::Hold,
-            gate: Gate::new(5),
-            max_put_records: 5,
-            tasks: TASKS,
-        },
-        conversion: conversion_of_values(AsTheyAre),
-        sink: Arc::new(sink),
-        delivery_timeout: Duration::from_secs(60),
-        flush: FlushPolicy::default(),
-        accepts_after_put: false,
-        max_in_flight_records: None,
-        span: 2000,
-        error_log: ErrorLog::Records,
+        ..spec(policy, conversion_of_values(AsTheyAre), Arc::new(sink))
     };
-    let source = Arc::new(source);
-    let pipeline = Pipeline::start(
-        spec,
-        Arc::clone(&source) as _,
-        events,
-        credit,
-        Threads::current(),
-        Arc::clone(view),
-    );
+    let (threads, view) = (Threads::current(), Arc::clone(view));
+    let lock = Duration::from_secs(30);
+    let TestPipeline {
+        source,
+        view,
+        pipeline,
+        ..
+    } = TestPipeline::start_on(threads, view, spec, &[RECORDS], lock);
     source.send(SourceEvent::Ready);
     let accepted = || view.connector(GOOD).map_or(0, |it| it.totals.accepted);
     let state = || view.connector(GOOD).map(|it| it.state);

@@ -4,14 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_actors::books::{ErrorTotals, Tolerance};
-use sluice_actors::credit::Credit;
-use sluice_actors::error_log::ErrorLog;
-use sluice_actors::flush::FlushPolicy;
 use sluice_actors::live_view::{ConnectorState, ConnectorView, LiveView, TaskState};
 use sluice_actors::ports::sink::SinkFactory;
 use sluice_actors::supervisor::{Pipeline, PipelineSpec};
-use sluice_actors::testing::{AsTheyAre, FakeSource, conversion_of_values, policy};
-use sluice_actors::threads::Threads;
+use sluice_actors::testing::{
+    AsTheyAre, FakeSource, TestPipeline, conversion_of_values, policy, spec,
+};
 use sluice_test_support::wait::eventually;
 use tokio::time::Instant;
 
@@ -43,17 +41,17 @@ pub(super) struct Worker {
 impl Worker {
     /// Needs a running actix `System`.
     pub(super) fn start(factory: &Arc<dyn SinkFactory>) -> Self {
-        let credit = Credit::new(1 << 20);
-        let (source, events) = FakeSource::start(&credit, &[0], LOCK);
-        let view = LiveView::new();
-        let pipeline = Pipeline::start(
-            spec(factory),
-            Arc::new(source.clone()),
-            events,
-            credit,
-            Threads::current(),
-            Arc::clone(&view),
-        );
+        let policy = policy(TASKS, Tolerance::None);
+        let spec = PipelineSpec {
+            connector: NAME.to_owned(),
+            ..spec(policy, conversion_of_values(AsTheyAre), Arc::clone(factory))
+        };
+        let TestPipeline {
+            source,
+            view,
+            pipeline,
+            ..
+        } = TestPipeline::start(spec, &[0], LOCK);
         Self {
             source,
             view,
@@ -204,20 +202,4 @@ fn tells_that_the_sink_is_away(sight: &ConnectorSight) -> bool {
     let is_told = sight.view.in_flight > 0 && causes().next().is_some();
     let is_bad = matches!(sight.standing(), Standing::Bad(told) if causes().any(|it| *it == told));
     is_told && (sight.sinks_open() > 0 || is_bad)
-}
-
-fn spec(factory: &Arc<dyn SinkFactory>) -> PipelineSpec {
-    PipelineSpec {
-        connector: NAME.to_owned(),
-        worker: "worker-1".to_owned(),
-        policy: policy(TASKS, Tolerance::None),
-        conversion: conversion_of_values(AsTheyAre),
-        sink: Arc::clone(factory),
-        delivery_timeout: PATIENCE,
-        flush: FlushPolicy::default(),
-        accepts_after_put: false,
-        max_in_flight_records: None,
-        span: 2000,
-        error_log: ErrorLog::Records,
-    }
 }

@@ -9,14 +9,11 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{Hang, Stage, Wait, spec};
-use crate::credit::Credit;
-use crate::live_view::LiveView;
 use crate::mailbox::Letter;
 use crate::messages::Drained;
 use crate::ports::sink::SinkTraits;
 use crate::supervisor::{Pipeline, Supervisor};
-use crate::testing::{Act, FakeSinkFactory, FakeSource, Fate, Seen};
-use crate::threads::Threads;
+use crate::testing::{Act, FakeSinkFactory, FakeSource, Fate, Seen, TestPipeline};
 
 const LOCK: Duration = Duration::from_secs(30);
 const RECORDS: usize = 40;
@@ -46,19 +43,12 @@ impl Running {
     /// One task, and puts of one record.
     fn start(sink: &FakeSinkFactory) -> Self {
         tokio::time::pause();
-        let credit = Credit::new(1 << 20);
-        let (source, events) = FakeSource::start(&credit, &[RECORDS], LOCK);
         let mut spec = spec(sink);
         spec.policy.tasks = 1;
         spec.policy.max_put_records = 1;
-        let pipeline = Pipeline::start(
-            spec,
-            Arc::new(source.clone()),
-            events,
-            credit,
-            Threads::current(),
-            LiveView::new(),
-        );
+        let TestPipeline {
+            source, pipeline, ..
+        } = TestPipeline::start(spec, &[RECORDS], LOCK);
         let seen = sink.seen();
         Self {
             source,

@@ -10,7 +10,6 @@ use tokio::time::Instant;
 
 use super::{Stage, Wait, spec};
 use crate::converter::EnlistTask;
-use crate::credit::Credit;
 use crate::delivery::{Delivery, DeliveryLinks};
 use crate::kill_switch::KillSwitch;
 use crate::live_view::LiveView;
@@ -20,8 +19,7 @@ use crate::ports::sink::TaskContext;
 use crate::progress::{Mark, Pulse};
 use crate::supervisor::generation::{ACKNOWLEDGER_MAILBOX, Generation};
 use crate::supervisor::{Pipeline, Supervisor};
-use crate::testing::{Act, FakeSinkFactory, FakeSource, Seen};
-use crate::threads::Threads;
+use crate::testing::{Act, FakeSinkFactory, FakeSource, Seen, TestPipeline};
 
 const TASKS: u32 = 4;
 /// Fewer than there are tasks, so that what is taken back is put at once.
@@ -55,17 +53,12 @@ impl Setting {
         tokio::time::pause();
         let sink = FakeSinkFactory::new(|_, _| Act::DeliverAfter(PUT));
         let seen = sink.seen();
-        let credit = Credit::new(1 << 20);
-        let (source, events) = FakeSource::start(&credit, &[RECORDS], PUT);
-        let view = LiveView::new();
-        let pipeline = Pipeline::start(
-            spec(&sink),
-            Arc::new(source.clone()),
-            events,
-            credit,
-            Threads::current(),
-            Arc::clone(&view),
-        );
+        let TestPipeline {
+            source,
+            view,
+            pipeline,
+            ..
+        } = TestPipeline::start(spec(&sink), &[RECORDS], PUT);
         let setting = Self {
             pipeline,
             view,
