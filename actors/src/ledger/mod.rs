@@ -165,36 +165,41 @@ impl Ledger {
             .max()
     }
 
-    /// Records that nobody has settled, with their delivery counts.
-    pub fn unsettled(&self) -> impl Iterator<Item = (RecordId, u16)> {
+    fn counted(&self) -> impl Iterator<Item = (&Arc<SourcePartition>, i64, u16)> {
         let partitions = self.partitions.values();
-        partitions.flat_map(PartitionLedger::unsettled)
+        partitions.flat_map(|ledger| {
+            let unsettled = ledger.unsettled();
+            unsettled.map(move |(offset, count)| (ledger.partition(), offset, count))
+        })
     }
 
-    /// Open records that came so often or more, if there are any.
+    /// Records that nobody has settled, with their delivery counts.
+    pub fn unsettled(&self) -> impl Iterator<Item = (RecordId, u16)> {
+        self.counted().map(|(partition, offset, count)| {
+            let partition = Arc::clone(partition);
+            (RecordId { partition, offset }, count)
+        })
+    }
+
+    /// Open records that came so often or more, if there are any; the example
+    /// is the first of those that came most often.
     #[must_use]
     pub fn came_often(&self, delivery_count: u16) -> Option<NearLimit> {
-        let mut near: Option<NearLimit> = None;
-        for ledger in self.partitions.values() {
-            let Some((records, offset, count)) = ledger.came_often(delivery_count) else {
-                continue;
-            };
-            let others = near.as_ref().map_or(0, |near| near.records);
-            let record = RecordId {
-                partition: Arc::clone(ledger.partition()),
-                offset,
-            };
-            let before = near.take().filter(|near| near.delivery_count >= count);
-            near = Some(NearLimit {
-                records: others + records,
-                ..before.unwrap_or(NearLimit {
-                    records,
-                    example: record,
-                    delivery_count: count,
-                })
-            });
+        let (mut records, mut most) = (0, None::<(&Arc<SourcePartition>, i64, u16)>);
+        for this in self.counted().filter(|it| it.2 >= delivery_count) {
+            records += 1;
+            if most.is_none_or(|most| this.2 > most.2) {
+                most = Some(this);
+            }
         }
-        near
+        most.map(|(partition, offset, delivery_count)| NearLimit {
+            records,
+            example: RecordId {
+                partition: Arc::clone(partition),
+                offset,
+            },
+            delivery_count,
+        })
     }
 
     /// Takes up records of one partition: offsets (ascending) with their

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{Pin, Step, Unsettled};
 use crate::ports::source::{SettleRange, Settlement};
-use crate::record::{RecordId, SourcePartition};
+use crate::record::SourcePartition;
 
 /// A broker keeps what is in flight within some thousands of offsets; offsets
 /// further apart than this cannot be open together.
@@ -261,31 +261,11 @@ impl PartitionLedger {
         unsettled.map(|slot| slot.delivery_count).max()
     }
 
-    pub(super) fn unsettled(&self) -> impl Iterator<Item = (RecordId, u16)> {
+    /// Offsets that nobody has settled, with their delivery counts.
+    pub(super) fn unsettled(&self) -> impl Iterator<Item = (i64, u16)> {
         let slots = (self.base..).zip(&self.slots);
         let unsettled = slots.filter(|(_, slot)| slot.is_unsettled());
-        unsettled.map(|(offset, slot)| {
-            let partition = Arc::clone(&self.partition);
-            (RecordId { partition, offset }, slot.delivery_count)
-        })
-    }
-
-    /// Unsettled records that came so often or more: how many, and the offset
-    /// and count of the first of those that came most often.
-    pub(super) fn came_often(&self, delivery_count: u16) -> Option<(usize, i64, u16)> {
-        let slots = self.slots.iter().enumerate();
-        let often =
-            slots.filter(|(_, slot)| slot.is_unsettled() && slot.delivery_count >= delivery_count);
-        often.fold(None, |seen, (place, slot)| {
-            let this = (self.base + place as i64, slot.delivery_count);
-            let (records, offset, count) = seen.unwrap_or((0, this.0, this.1));
-            let most = if this.1 > count {
-                this
-            } else {
-                (offset, count)
-            };
-            Some((records + 1, most.0, most.1))
-        })
+        unsettled.map(|(offset, slot)| (offset, slot.delivery_count))
     }
 
     pub(super) fn partition(&self) -> &Arc<SourcePartition> {
