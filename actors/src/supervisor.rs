@@ -125,7 +125,6 @@ impl Pipeline {
             generation: None,
             number: 0,
             generation_deaths: 0,
-            failed_tasks: 0,
             out_of_tasks: false,
             task_deaths: 0,
             last_task_death: None,
@@ -178,7 +177,6 @@ pub struct Supervisor {
     number: u32,
     /// Generations that died one soon after the other.
     generation_deaths: u32,
-    failed_tasks: usize,
     /// The connector has failed since all its tasks have.
     out_of_tasks: bool,
     /// Deaths of tasks that came soon after one another.
@@ -193,7 +191,6 @@ impl Supervisor {
     fn start_generation(&mut self, ctx: &mut Context<Self>) {
         self.number += 1;
         self.is_pausing = false;
-        self.failed_tasks = 0;
         self.out_of_tasks = false;
         let myself = Mailbox::new(ctx.address(), 16);
         self.generation = Some(Generation::start(self, myself));
@@ -231,10 +228,14 @@ impl Supervisor {
         self.fail(&format!("record {record}: {rejection}").into());
     }
 
-    /// Fetches no more; what is open is finished, what failed stays locked.
-    fn fail(&mut self, cause: &Cause) {
+    fn fetch_no_more(&self) {
         self.books.stop_polling();
         self.credit.set_window_records(0);
+    }
+
+    /// Fetches no more; what is open is finished, what failed stays locked.
+    fn fail(&mut self, cause: &Cause) {
+        self.fetch_no_more();
         let mut is_news = false;
         self.view.update(&self.connector, |view| {
             is_news = !matches!(view.state, ConnectorState::Failed(_));
@@ -282,15 +283,14 @@ impl Handler<Letter<TaskGone>> for Supervisor {
         }
         let has_failed = matches!(gone.end, TaskEnd::Failed(_));
         generation.forget_task(gone.task, has_failed);
+        let has_tasks = generation.has_tasks();
         match gone.end {
             TaskEnd::Died(_) => self.replace_task(gone.task, gone.incarnation + 1, ctx),
-            TaskEnd::Failed(cause) => {
-                self.failed_tasks += 1;
-                if self.failed_tasks == self.spec.policy.tasks {
-                    self.out_of_tasks = self.books.is_polling();
-                    self.fail(&format!("all tasks have failed, the last one: {cause}").into());
-                }
+            TaskEnd::Failed(cause) if !has_tasks => {
+                self.out_of_tasks = self.books.is_polling();
+                self.fail(&format!("all tasks have failed, the last one: {cause}").into());
             }
+            TaskEnd::Failed(_) => {}
         }
     }
 }

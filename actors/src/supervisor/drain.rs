@@ -20,8 +20,14 @@ use crate::messages::{CloseTask, Drain, Drained, EnteredAll};
 use crate::outlet::Outlet;
 use crate::ports::source::Settlement;
 
-/// How often it is looked whether all is settled.
-const LOOK: Duration = Duration::from_millis(5);
+/// How often it is looked whether all has come, and is settled.
+pub(super) const LOOK: Duration = Duration::from_millis(5);
+
+/// Whether nothing that was asked for is still to come. Looks in the order in
+/// which records come: at the source, at its events.
+pub(super) fn is_quiet(credit: &Credit, inbox: &Inbox) -> bool {
+    !credit.is_awaiting() && inbox.len() == 0
+}
 
 /// A drain that has begun.
 pub(super) struct Draining {
@@ -47,8 +53,7 @@ impl Supervisor {
     pub(super) fn drain(&mut self, order: Drain, ctx: &mut Context<Self>) {
         let Drain { deadline, reply } = order;
         // 1. Stop polling.
-        self.books.stop_polling();
-        self.credit.set_window_records(0);
+        self.fetch_no_more();
         self.view.update(&self.connector, |view| {
             if !matches!(view.state, ConnectorState::Failed(_)) {
                 view.state = ConnectorState::Draining;
@@ -96,10 +101,9 @@ impl Supervisor {
 
     /// Whether every record that is not held has its answer, also those that
     /// the source had asked for: given back undelivered, they would have lost
-    /// an attempt. Looks in the order in which records come: at the source, at
-    /// its events, in the books.
+    /// an attempt. The books are looked at last, as records come to them last.
     fn is_finished(&self) -> bool {
-        if self.credit.is_awaiting() || self.inbox.len() > 0 {
+        if !is_quiet(&self.credit, &self.inbox) {
             return false;
         }
         let books = self.books.lock();

@@ -2,12 +2,12 @@
 //! record.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix::{ActorFutureExt, AsyncContext, Context, Handler, WrapFuture};
 use tokio::time::Instant;
 
 use super::Supervisor;
+use super::drain::{LOOK, is_quiet};
 use crate::credit::Credit;
 use crate::inbox::Inbox;
 use crate::live_view::ConnectorState;
@@ -15,16 +15,12 @@ use crate::mailbox::Letter;
 use crate::messages::Quiesce;
 use crate::record::RecordId;
 
-/// How often it is looked whether what was asked for has come.
-const LOOK: Duration = Duration::from_millis(5);
-
 /// The source may be asking by the window that it knew, so the first look is
 /// not at once. Who does not answer has nothing to tell.
 async fn source_is_quiet(credit: Arc<Credit>, inbox: Arc<Inbox>, until: Instant) {
     loop {
         tokio::time::sleep(LOOK).await;
-        let is_quiet = !credit.is_awaiting() && inbox.len() == 0;
-        if is_quiet || Instant::now() >= until {
+        if is_quiet(&credit, &inbox) || Instant::now() >= until {
             return;
         }
     }
@@ -51,8 +47,7 @@ impl Handler<Letter<Quiesce>> for Supervisor {
 
     fn handle(&mut self, letter: Letter<Quiesce>, ctx: &mut Self::Context) {
         let Quiesce { patience, reply } = letter.message;
-        self.books.stop_polling();
-        self.credit.set_window_records(0);
+        self.fetch_no_more();
         let until = Instant::now() + patience;
         let quiet = source_is_quiet(Arc::clone(&self.credit), Arc::clone(&self.inbox), until);
         let quiet = quiet.into_actor(self);

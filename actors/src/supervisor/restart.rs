@@ -54,7 +54,6 @@ impl Supervisor {
             }
             Some(None) if generation.has_failed(task) => {
                 let incarnation = generation.last_incarnation(task) + 1;
-                self.failed_tasks = self.failed_tasks.saturating_sub(1);
                 self.start_task(task, incarnation);
                 self.resume();
             }
