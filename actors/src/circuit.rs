@@ -230,9 +230,11 @@ impl Circuit {
         Some(now.saturating_duration_since(outage.since))
     }
 
-    /// A put came to an end that tells nothing about the sink.
-    pub(crate) fn undecided(&mut self, lease: u32, now: Instant, jitter: f64) {
-        if self.state == (State::Probing { lease }) {
+    /// Puts came to an end that tells nothing about the sink.
+    pub(crate) fn undecided(&mut self, leases: &[u32], now: Instant, jitter: f64) {
+        if let State::Probing { lease } = self.state
+            && leases.contains(&lease)
+        {
             let until = now + self.policy.delay(self.failures, jitter);
             self.state = State::Open { until };
         }
@@ -426,7 +428,7 @@ mod tests {
         tried.refuse(0, 1, None);
         tried.wait(300);
         tried.circuit.probe(2);
-        tried.circuit.undecided(2, tried.now, 1.0);
+        tried.circuit.undecided(&[2], tried.now, 1.0);
         assert_eq!(tried.permit(0), None, "not in a loop");
         tried.wait(300);
         assert_eq!(tried.permit(0), Some(Permit::Probe));

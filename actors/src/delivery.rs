@@ -31,9 +31,9 @@ use crate::progress::{Mark, NO_RECORD};
 use crate::retry::RetryPolicy;
 use crate::sink_host::SinkHost;
 use crate::stuck_threads::StuckThreads;
-use flush::{FlushTold, flush};
+use flush::flush;
 use opening::open_sink;
-use put::{PutTold, deliver};
+use put::{Told, deliver};
 
 /// What all tasks of a connector share.
 #[derive(Clone)]
@@ -91,9 +91,7 @@ impl DeliveryLinks {
                 return None;
             }
             Err(SinkError::Retry(_) | SinkError::Fatal(_)) => {
-                leases
-                    .iter()
-                    .for_each(|lease| self.circuit.undecided(*lease));
+                self.circuit.undecided(leases);
                 return None;
             }
             Err(SinkError::Unavailable(cause)) => (cause, None),
@@ -243,12 +241,12 @@ impl Delivery {
             running
                 .into_actor(self)
                 .map(move |(host, told), delivery, ctx| {
-                    if buffers && matches!(told, PutTold::Fine) {
+                    if buffers && matches!(told, Told::Fine) {
                         delivery.note_buffered(lease, &chunk);
                     }
                     // Or it would hold its bytes while the task waits.
                     drop(chunk);
-                    delivery.put_ended(host, told, ctx);
+                    delivery.call_ended(host, told, ctx);
                 }),
         );
     }
@@ -266,18 +264,18 @@ impl Delivery {
         buffered.add(lease, chunk, &self.settings.flush);
     }
 
-    fn put_ended(&mut self, host: SinkHost, told: PutTold, ctx: &mut Context<Self>) {
+    fn call_ended(&mut self, host: SinkHost, told: Told, ctx: &mut Context<Self>) {
         match told {
-            PutTold::Fine | PutTold::Failed => {
+            Told::Fine | Told::Failed => {
                 self.host = Some(host);
                 self.next_step(ctx);
             }
-            PutTold::Unavailable(cause, rest) => {
+            Told::Unavailable(cause, rest) => {
                 self.host = Some(host);
                 self.back_off(cause, rest, ctx);
             }
-            PutTold::Gone(end) => self.end(end, ctx),
-            PutTold::Killed => ctx.stop(),
+            Told::Gone(end) => self.end(end, ctx),
+            Told::Killed => ctx.stop(),
         }
     }
 
@@ -375,23 +373,8 @@ impl Delivery {
         ctx.spawn(
             running
                 .into_actor(self)
-                .map(|(host, told), delivery, ctx| delivery.flush_ended(host, told, ctx)),
+                .map(|(host, told), delivery, ctx| delivery.call_ended(host, told, ctx)),
         );
-    }
-
-    fn flush_ended(&mut self, host: SinkHost, told: FlushTold, ctx: &mut Context<Self>) {
-        match told {
-            FlushTold::Done => {
-                self.host = Some(host);
-                self.next_step(ctx);
-            }
-            FlushTold::Unavailable(cause, rest) => {
-                self.host = Some(host);
-                self.back_off(cause, rest, ctx);
-            }
-            FlushTold::Gone(end) => self.end(end, ctx),
-            FlushTold::Killed => ctx.stop(),
-        }
     }
 
     fn close(&mut self, ctx: &mut Context<Self>) {

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::chunk::Chunk;
+use crate::until::until;
 
 /// How much a task lets its sink buffer, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,16 +100,7 @@ impl FlushCall {
 
     /// Waits for another call than this one.
     pub(crate) async fn after(&self, call: u64) {
-        loop {
-            let called = self.called.notified();
-            tokio::pin!(called);
-            // Registered before the look, so that no word falls in between.
-            called.as_mut().enable();
-            if self.last() > call {
-                return;
-            }
-            called.await;
-        }
+        until(&self.called, || self.last() > call).await;
     }
 }
 

@@ -6,6 +6,8 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::until::until;
+
 /// A switch that is thrown once. Clones are the same switch.
 #[derive(Clone, Debug, Default)]
 pub struct KillSwitch {
@@ -47,13 +49,7 @@ impl KillSwitch {
 
     /// Waits until it is thrown; at once when it was.
     pub async fn dead(&self) {
-        let thrown = self.shared.thrown.notified();
-        tokio::pin!(thrown);
-        // Registered before the look, so that no throw falls in between.
-        thrown.as_mut().enable();
-        if !self.is_dead() {
-            thrown.await;
-        }
+        until(&self.shared.thrown, || self.is_dead()).await;
     }
 }
 

@@ -48,6 +48,7 @@ pub mod supervisor;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod threads;
+mod until;
 pub mod value;
 pub mod window;
 pub mod work_queue;

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::{Circuit, Outage, Permit, Refusal, Refused};
 use crate::retry::RetryPolicy;
+use crate::until::until;
 
 /// A circuit, and who waits for it to change. Its lock is held for moments
 /// only, also by who has the books.
@@ -99,9 +100,9 @@ impl SharedCircuit {
         }
     }
 
-    pub(crate) fn undecided(&self, lease: u32) {
+    pub(crate) fn undecided(&self, leases: &[u32]) {
         let (now, jitter) = (Instant::now(), fastrand::f64());
-        self.circuit.lock().undecided(lease, now, jitter);
+        self.circuit.lock().undecided(leases, now, jitter);
         self.changed.notify_waiters();
     }
 
@@ -112,15 +113,6 @@ impl SharedCircuit {
 
     /// Waits until tasks may put.
     pub(crate) async fn closed(&self) {
-        loop {
-            let changed = self.changed.notified();
-            tokio::pin!(changed);
-            // Registered before the look, so that no word falls in between.
-            changed.as_mut().enable();
-            if !self.is_open() {
-                return;
-            }
-            changed.await;
-        }
+        until(&self.changed, || !self.is_open()).await;
     }
 }

@@ -12,14 +12,32 @@ use crate::outcome::Cause;
 use crate::ports::sink::SinkError;
 use crate::sink_host::SinkHost;
 
-/// What the end of a put means for the task.
-pub(super) enum PutTold {
+/// What the end of a put, or of a flush, means for the task.
+pub(super) enum Told {
     Fine,
     Failed,
     /// The sink was unavailable; how long this task rests.
     Unavailable(Cause, Duration),
     Gone(TaskEnd),
     Killed,
+}
+
+impl Told {
+    /// What the sink said of these puts, told to the circuit first.
+    pub(super) fn of(
+        answer: &Result<(), SinkError>,
+        leases: &[u32],
+        links: &DeliveryLinks,
+    ) -> Self {
+        if let Some((cause, rest)) = links.note(leases, answer) {
+            return Self::Unavailable(cause, rest);
+        }
+        match answer {
+            Ok(()) => Self::Fine,
+            Err(SinkError::Fatal(cause)) => Self::Gone(TaskEnd::Failed(Arc::clone(cause))),
+            Err(_) => Self::Failed,
+        }
+    }
 }
 
 /// Puts a chunk, and tells everyone how it ended: the circuit first, or the
@@ -31,34 +49,23 @@ pub(super) async fn deliver(
     links: &DeliveryLinks,
     buffers: bool,
     deadline: Instant,
-) -> PutTold {
+) -> Told {
     let lease = put.lease;
     if !links.circuit.admits(lease) {
         links.give_back(put).await;
-        return PutTold::Failed;
+        return Told::Failed;
     }
     let end = run_put(host, put, links, deadline).await;
     let told = match &end {
         // Its flush will tell.
-        PutEnd::Answered(Ok(())) if buffers => PutTold::Fine,
-        PutEnd::Answered(answer) => match links.note(&[lease], answer) {
-            Some((cause, rest)) => PutTold::Unavailable(cause, rest),
-            None => told(answer),
-        },
-        PutEnd::Panicked(cause) => PutTold::Gone(TaskEnd::Died(Arc::clone(cause))),
-        PutEnd::TimedOut => PutTold::Gone(TaskEnd::Died("a put took too long".into())),
-        PutEnd::Abandoned => PutTold::Killed,
+        PutEnd::Answered(Ok(())) if buffers => Told::Fine,
+        PutEnd::Answered(answer) => Told::of(answer, &[lease], links),
+        PutEnd::Panicked(cause) => Told::Gone(TaskEnd::Died(Arc::clone(cause))),
+        PutEnd::TimedOut => Told::Gone(TaskEnd::Died("a put took too long".into())),
+        PutEnd::Abandoned => Told::Killed,
     };
     links.tell(EndedPut { lease, end }).await;
     told
-}
-
-fn told(answer: &Result<(), SinkError>) -> PutTold {
-    match answer {
-        Ok(()) => PutTold::Fine,
-        Err(SinkError::Fatal(cause)) => PutTold::Gone(TaskEnd::Failed(Arc::clone(cause))),
-        Err(_) => PutTold::Failed,
-    }
 }
 
 /// Puts a chunk, passing outcomes on as they are reported.
