@@ -295,7 +295,7 @@ impl Broker {
                 self.paused_until = Some(now + wire::backoff(self.failures));
             }
         }
-        if needs_operator(failure) {
+        if matches!(failure, Failure::Impossible(_)) {
             effects.failed = Some(Arc::clone(&cause));
         }
         if self.failures > 1 || !matches!(failure, Failure::Refused(_)) {
@@ -361,13 +361,6 @@ pub(super) fn resource_of(partition: &SourcePartition) -> String {
 
 fn cause_of(broker: i32, refusal: &Refusal) -> Cause {
     format!("broker {broker}: {refusal}").into()
-}
-
-fn needs_operator(failure: &Failure) -> bool {
-    match failure {
-        Failure::Impossible(_) => true,
-        Failure::Refused(_) | Failure::Lost(_) => false,
-    }
 }
 
 fn is_session_error(code: ErrorCode) -> bool {

@@ -185,7 +185,8 @@ impl Book {
     pub(super) fn read(&mut self, read: Read) -> Option<AcquiredBatch> {
         let acquisition = read.acquisition;
         for (first, last) in read.gaps {
-            for run in self.still_held(acquisition, first, last) {
+            let runs: Vec<_> = self.still_held(acquisition, first, last).collect();
+            for run in runs {
                 self.held.remove(run.first, run.last);
                 self.renewals.remove(run.first, run.last);
                 self.pending.insert(Run {
@@ -203,7 +204,7 @@ impl Book {
             .flat_map(|range| {
                 let (first, last) = (range.first_offset, range.last_offset);
                 let parts = self.still_held(acquisition, first, last);
-                parts.into_iter().map(move |run| CorruptRange {
+                parts.map(move |run| CorruptRange {
                     first_offset: run.first,
                     last_offset: run.last,
                     ..range.clone()
@@ -227,13 +228,13 @@ impl Book {
 
     /// When the first lock ends of what is left of an acquisition.
     pub(super) fn deadline(&self, acquired: &Acquired) -> Option<Instant> {
-        let left = self.left(acquired);
-        left.into_iter().map(|run| run.value.deadline).min()
+        self.left(acquired).map(|run| run.value.deadline).min()
     }
 
     /// Marks what is left of an acquisition for renewal.
     pub(super) fn renew_acquired(&mut self, acquired: &Acquired) {
-        for run in self.left(acquired) {
+        let left: Vec<_> = self.left(acquired).collect();
+        for run in left {
             self.renew(run.first, run.last);
         }
     }
@@ -249,27 +250,24 @@ impl Book {
             let ranges = acquired.ranges.iter();
             ranges.map(move |range| (first.max(range.first), last.min(range.last)))
         });
-        overlaps
-            .any(|(first, last)| first <= last && self.has_held(acquired.acquisition, first, last))
+        let acquisition = acquired.acquisition;
+        let is_held = |first, last| self.still_held(acquisition, first, last).next().is_some();
+        overlaps.any(|(first, last)| first <= last && is_held(first, last))
     }
 
-    fn has_held(&self, acquisition: Acquisition, first: i64, last: i64) -> bool {
-        let mut runs = self.held.within(first, last);
-        runs.any(|run| run.value.acquisition == acquisition)
+    fn left(&self, acquired: &Acquired) -> impl Iterator<Item = Run<Lock>> {
+        let (acquisition, ranges) = (acquired.acquisition, acquired.ranges.iter());
+        ranges.flat_map(move |range| self.still_held(acquisition, range.first, range.last))
     }
 
-    fn left(&self, acquired: &Acquired) -> Vec<Run<Lock>> {
-        let ranges = acquired.ranges.iter();
-        ranges
-            .flat_map(|range| self.still_held(acquired.acquisition, range.first, range.last))
-            .collect()
-    }
-
-    fn still_held(&self, acquisition: Acquisition, first: i64, last: i64) -> Vec<Run<Lock>> {
-        self.held
-            .within(first, last)
-            .filter(|run| run.value.acquisition == acquisition)
-            .collect()
+    fn still_held(
+        &self,
+        acquisition: Acquisition,
+        first: i64,
+        last: i64,
+    ) -> impl Iterator<Item = Run<Lock>> {
+        let runs = self.held.within(first, last);
+        runs.filter(move |run| run.value.acquisition == acquisition)
     }
 
     /// Drops what is known of offsets that were acquired anew.
