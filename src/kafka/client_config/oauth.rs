@@ -79,35 +79,32 @@ fn endpoint(
             format!("has no {option}, and {name} is not set either"),
         )
     };
+    let id = given(CLIENT_ID, "clientId").ok_or_else(|| missing("clientId", CLIENT_ID))?;
+    let secret = given(CLIENT_SECRET, "clientSecret")
+        .ok_or_else(|| missing("clientSecret", CLIENT_SECRET))?;
+    let (is_encoded, connect_timeout, read_timeout) = properties.read(KEYS, faults, |reader| {
+        (
+            reader.boolean(ENCODED),
+            reader.duration(CONNECT_TIMEOUT),
+            reader.duration(READ_TIMEOUT),
+        )
+    });
     Ok(Endpoint {
         credentials: ClientCredentials {
             url,
-            id: given(CLIENT_ID, "clientId")
-                .ok_or_else(|| missing("clientId", CLIENT_ID))?
-                .reveal()
-                .to_owned(),
-            secret: given(CLIENT_SECRET, "clientSecret")
-                .ok_or_else(|| missing("clientSecret", CLIENT_SECRET))?,
+            id: id.reveal().to_owned(),
+            secret,
             scope: given(SCOPE, "scope").map(|scope| scope.reveal().to_owned()),
-            sent: sent(properties, faults),
+            // Joined as they are unless asked for, as Kafka does.
+            sent: match is_encoded {
+                true => Sent::EncodedHeader,
+                false => Sent::Header,
+            },
             property: "access_token".to_owned(),
         },
-        connect_timeout: duration(properties, CONNECT_TIMEOUT, faults),
-        read_timeout: duration(properties, READ_TIMEOUT, faults),
+        connect_timeout,
+        read_timeout,
     })
-}
-
-/// Joined as they are unless asked for, as Kafka does.
-fn sent(properties: &ClientProperties, faults: &mut Faults) -> Sent {
-    let is_encoded = properties.read(KEYS, faults, |reader| reader.boolean(ENCODED));
-    match is_encoded {
-        true => Sent::EncodedHeader,
-        false => Sent::Header,
-    }
-}
-
-fn duration(properties: &ClientProperties, name: &'static str, faults: &mut Faults) -> Duration {
-    properties.read(KEYS, faults, |reader| reader.duration(name))
 }
 
 /// Secrets do not travel in clear, except within this host.
