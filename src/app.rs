@@ -205,8 +205,8 @@ pub(crate) async fn run_until<T>(
     if let Some(interval) = configuration.worker.log.status_interval {
         runtime.spawn(status_log::run(Arc::clone(&view), interval));
     }
-    let worker = Arc::new(configuration.worker.clone());
-    serve(server, worker, &manager, &view, runtime);
+    let worker = Arc::new(configuration.worker);
+    serve(server, Arc::clone(&worker), &manager, &view, runtime);
     let enough = enough(Arc::clone(&view));
     let stop = wait(&manager, &mut terminate, &mut interrupt, enough).await;
     if let Stop::Signal(name) = &stop {
@@ -222,7 +222,7 @@ pub(crate) async fn run_until<T>(
         Stop::Enough(answer) => Some(answer),
     };
     let exit = tokio::select! {
-        clean = manager.drain(configuration.worker.shutdown_timeout) => {
+        clean = manager.drain(worker.shutdown_timeout) => {
             tracing::info!(clean, "stopped");
             if clean { Exit::Fine } else { Exit::Unfinished }
         }

@@ -6,6 +6,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{Response, Url};
 use rustls::client::WantsClientCert;
 use rustls::crypto::ring;
@@ -72,17 +73,15 @@ pub(crate) async fn read_up_to(
     Ok(body.freeze())
 }
 
+const ESCAPED: AsciiSet = NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
 /// Everything but letters, digits and `-._~` as `%XX`.
 pub(crate) fn percent_encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
+    utf8_percent_encode(text, &ESCAPED).to_string()
 }
 
 #[cfg(test)]

@@ -28,6 +28,15 @@ pub enum ConnectorState {
 }
 
 impl ConnectorState {
+    /// Why it has failed.
+    #[must_use]
+    pub const fn cause(&self) -> Option<&Cause> {
+        match self {
+            Self::Failed(cause) => Some(cause),
+            Self::Starting | Self::Running | Self::Draining | Self::Stopped => None,
+        }
+    }
+
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use sluice_actors::live_view::{ConnectorState, LiveView};
+use sluice_actors::live_view::LiveView;
 use tokio::time::{Duration, Instant, interval};
 
 use super::plan::{CONNECTOR, GROUP, TOPIC};
@@ -54,10 +54,9 @@ pub(super) async fn watch(
 }
 
 fn failure(view: &LiveView) -> Option<Ended> {
-    match view.connector(CONNECTOR)?.state {
-        ConnectorState::Failed(cause) => Some(Ended::Failed(cause.to_string())),
-        _ => None,
-    }
+    let shown = view.connector(CONNECTOR)?;
+    let cause = shown.state.cause();
+    cause.map(|cause| Ended::Failed(cause.to_string()))
 }
 
 /// What was seen so far.

@@ -57,7 +57,7 @@ impl TaskSight {
         let status = status_of_task(connector, &state, &figures);
         let cause = match &state {
             TaskState::Failed(cause) => Some(cause),
-            _ => failure(connector),
+            _ => connector.state.cause(),
         };
         Self {
             id,
@@ -132,7 +132,7 @@ impl ConnectorSight {
     /// Why it has failed.
     #[must_use]
     pub const fn failure(&self) -> Option<&Cause> {
-        failure(&self.view)
+        self.view.state.cause()
     }
 
     /// For how long its sink has taken no records.
@@ -220,16 +220,6 @@ const fn status(view: &ConnectorView) -> Status {
     }
 }
 
-const fn failure(view: &ConnectorView) -> Option<&Cause> {
-    match &view.state {
-        ConnectorState::Failed(cause) => Some(cause),
-        ConnectorState::Starting
-        | ConnectorState::Running
-        | ConnectorState::Draining
-        | ConnectorState::Stopped => None,
-    }
-}
-
 /// A connector that fails takes its tasks along, if it ever had any. A sink
 /// that cannot take records now is still the task's affair: it runs.
 const fn status_of_task(
@@ -240,7 +230,7 @@ const fn status_of_task(
     if connector.is_restarting {
         return Status::Restarting;
     }
-    if failure(connector).is_some() && connector.generation > 0 {
+    if connector.state.cause().is_some() && connector.generation > 0 {
         return Status::Failed;
     }
     match state {

@@ -110,13 +110,14 @@ pub fn is_secret(name: &str) -> bool {
     let Some((last, before)) = words.split_last() else {
         return false;
     };
-    if OTHER_THINGS.contains(&last.as_str()) || is_address(name) {
+    let last = last.as_str();
+    if OTHER_THINGS.contains(&last) || ADDRESSES.contains(&last) {
         return false;
     }
     let together = words.concat();
     TELLTALES.iter().any(|it| together.contains(it))
         || words.iter().any(|word| tells(word))
-        || LAST_WORDS.contains(&last.as_str())
+        || LAST_WORDS.contains(&last)
         || (last == "key" && before.last().is_some_and(|of| !is_of_data(of)))
 }
 

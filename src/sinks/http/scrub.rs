@@ -24,9 +24,9 @@ pub(super) struct Secrets(Vec<Secret>);
 
 impl Secrets {
     pub(super) fn add(&mut self, secret: impl Into<String>) {
-        let secret = secret.into();
-        if secret.len() >= LEAST_SECRET {
-            self.0.push(Secret::new(secret));
+        let secret = Secret::new(secret);
+        if secret.reveal().len() >= LEAST_SECRET && !self.0.contains(&secret) {
+            self.0.push(secret);
         }
     }
 

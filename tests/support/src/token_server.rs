@@ -80,7 +80,6 @@ impl Drop for TokenServer {
     }
 }
 
-/// Tells whether the token went out.
 /// Who gets which tokens, and when.
 struct Issuer {
     credentials: String,
