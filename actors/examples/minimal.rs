@@ -76,6 +76,7 @@ fn spec() -> PipelineSpec {
         max_in_flight_records: None,
         span: 2000,
         error_log: ErrorLog::Records,
+        dead_letters: None,
     }
 }
 

@@ -6,6 +6,7 @@ use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler,
 use tokio::time::Instant;
 
 use crate::books::{Books, Effects};
+use crate::chunk::Holds;
 use crate::conversion::Conversion;
 use crate::delivery::Delivery;
 use crate::intake::{RawBatch, ToConvert};
@@ -57,13 +58,14 @@ pub(crate) fn done_at(doing: u64) -> (usize, Stage) {
 /// Records of a batch that do not go on to a sink.
 #[derive(Default)]
 struct SortedOut {
-    rejected: Vec<(i64, Rejection)>,
+    /// By their places in the batch.
+    rejected: Vec<(usize, Rejection)>,
     /// Dropped by a transform.
     filtered: Vec<i64>,
 }
 
 impl SortedOut {
-    fn enter(&self, batch: &RawBatch, books: &mut Books, effects: &mut Effects) {
+    fn enter(&self, batch: &RawBatch, holds: &Holds, books: &mut Books, effects: &mut Effects) {
         let entry = |offset: i64| Entry {
             partition: &batch.partition,
             offset,
@@ -71,8 +73,9 @@ impl SortedOut {
         };
         let filtered = self.filtered.iter().copied().map(entry);
         books.filtered(filtered, effects);
-        for (offset, rejection) in &self.rejected {
-            books.unconverted(entry(*offset), rejection, effects);
+        for (place, rejection) in &self.rejected {
+            let raw = &batch.records[*place];
+            books.unconverted(entry(raw.offset), raw, rejection, holds, effects);
         }
     }
 }
@@ -128,8 +131,8 @@ impl Converter {
             let ours = !self.kill.is_dead();
             let finished = ours.then(|| books.intake().finish(batch.acquisition));
             if let Some(holds) = finished.flatten() {
+                sorted_out.enter(batch, &holds, books, &mut effects);
                 books.converted(records, holds);
-                sorted_out.enter(batch, books, &mut effects);
             }
             effects
         });
@@ -146,13 +149,14 @@ impl Converter {
         let batch = &*to_convert.batch;
         let mut records = Vec::with_capacity(batch.records.len());
         let mut sorted_out = SortedOut::default();
+        let keeps_originals = self.outlet.books.has_letters;
         let step = self.mark.begin(NO_RECORD);
         for (place, raw) in batch.records.iter().enumerate() {
             if self.kill.is_dead() {
                 return None;
             }
             if let Some(rejection) = to_convert.rejection(place) {
-                sorted_out.rejected.push((raw.offset, rejection.clone()));
+                sorted_out.rejected.push((place, rejection.clone()));
                 continue;
             }
             let entering = |stage| step.moved(doing(place, stage));
@@ -160,9 +164,12 @@ impl Converter {
                 self.conversion
                     .convert(&batch.partition, batch.acquisition, raw, entering);
             match converted {
-                Ok(Some(record)) => records.push(record),
+                Ok(Some(mut record)) => {
+                    record.original = keeps_originals.then(|| Arc::new(raw.clone()));
+                    records.push(record);
+                }
                 Ok(None) => sorted_out.filtered.push(raw.offset),
-                Err(rejection) => sorted_out.rejected.push((raw.offset, rejection)),
+                Err(rejection) => sorted_out.rejected.push((place, rejection)),
             }
         }
         Some((records, sorted_out))

@@ -4,7 +4,7 @@
 //! It knows no Kafka, no HTTP, no environment and no exporter.
 //!
 //! - Actors, one file each: [`poller`], [`converter`], [`delivery`],
-//!   [`acknowledger`], and the [`supervisor`] that keeps them alive.
+//!   [`acknowledger`], [`dead_letter_writer`], and the [`supervisor`] that keeps them alive.
 //! - Pure state machines that decide: [`books`] over [`intake`], [`ledger`]
 //!   and [`work_queue`], [`window`], [`retry`], [`gate`], [`circuit`],
 //!   [`flush`], [`near_limit`], `hang`.
@@ -19,6 +19,7 @@ pub mod circuit;
 pub mod conversion;
 pub mod converter;
 pub mod credit;
+pub mod dead_letter_writer;
 pub mod delivery;
 pub mod error_log;
 pub mod flush;

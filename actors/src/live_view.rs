@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use dashmap::DashMap;
 
-use crate::books::{Books, ErrorTotals};
+use crate::books::{Books, DeadLetterTotals, ErrorTotals};
 use crate::circuit::Outage;
 use crate::kill_switch::KillSwitch;
 use crate::ledger::{Pin, Times, Totals};
@@ -62,8 +62,11 @@ pub struct Position {
 #[derive(Clone, Debug, Default)]
 pub struct ConnectorView {
     pub state: ConnectorState,
-    /// What does not work now and is being tried again.
+    /// What of the source, or of starting, does not work now and is being
+    /// tried again.
     pub trouble: Option<Cause>,
+    /// Why dead letters fail, while some do.
+    pub letter_trouble: Option<Cause>,
     /// The operator wants it to begin anew; not over yet.
     pub is_restarting: bool,
     /// It was at work once: joined, and with its sinks open, but for those that
@@ -88,6 +91,9 @@ pub struct ConnectorView {
     pub queued: usize,
     pub waiting: usize,
     pub held: usize,
+    /// Those that wait for their dead letters.
+    pub letters_waiting: usize,
+    pub letters: DeadLetterTotals,
     pub held_bytes: usize,
     pub window: usize,
     /// The offset that keeps each partition back, the one that has done so
@@ -110,6 +116,12 @@ pub struct ConnectorView {
 }
 
 impl ConnectorView {
+    /// What does not work now and is being tried again.
+    #[must_use]
+    pub fn trouble(&self) -> Option<&Cause> {
+        self.trouble.as_ref().or(self.letter_trouble.as_ref())
+    }
+
     /// Takes over what the books count.
     pub(crate) fn show(&mut self, books: &Books, held_bytes: usize, errors_logged: u64) {
         let (ledger, queue) = (books.ledger(), books.queue());
@@ -129,6 +141,11 @@ impl ConnectorView {
         self.queued = queue.ready();
         self.waiting = queue.waiting();
         self.held_bytes = held_bytes;
+        if let Some(letters) = books.dead_letters() {
+            self.letter_trouble = letters.trouble();
+            self.letters_waiting = letters.len();
+            self.letters = letters.totals();
+        }
         self.pins = ledger.pins();
     }
 }

@@ -40,6 +40,9 @@ impl Outlet {
         if effects.work {
             self.books.work.notify_waiters();
         }
+        if effects.letters {
+            self.books.letters.notify_waiters();
+        }
         effects
     }
 

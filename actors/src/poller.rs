@@ -7,7 +7,7 @@ use actix::{Actor, ActorContext, AsyncContext, Context, StreamHandler};
 use futures::stream::poll_fn;
 use tokio::time::Instant;
 
-use crate::books::SharedBooks;
+use crate::books::{DeadLetters, SharedBooks};
 use crate::credit::Credit;
 use crate::inbox::Inbox;
 use crate::kill_switch::KillSwitch;
@@ -59,7 +59,7 @@ impl Poller {
             return;
         }
         let now = Instant::now();
-        let (seen, finished, partitions, is_pinned) = {
+        let (seen, finished, partitions, is_pinned, is_clogged) = {
             let books = self.links.books.lock();
             let queued = books.queue().ready();
             let open = books.ledger().open();
@@ -72,13 +72,15 @@ impl Poller {
             };
             let ledger = books.ledger();
             let is_pinned = ledger.waits_for_flush(self.links.span as u64);
-            (seen, books.finished(), ledger.partitions(), is_pinned)
+            let is_clogged = books.dead_letters().is_some_and(DeadLetters::is_clogged);
+            let partitions = ledger.partitions();
+            (seen, books.finished(), partitions, is_pinned, is_clogged)
         };
         self.looked_at = now;
         self.finished = finished;
         self.window.bound(self.links.span, partitions);
         let records = self.window.observe(seen);
-        let closed = || !self.links.books.is_polling() || self.links.kill.is_dead();
+        let closed = || is_clogged || !self.links.books.is_polling() || self.links.kill.is_dead();
         let records = match self.links.books.circuit().bound(seen.open) {
             Some(bound) => records.min(bound),
             None => records,

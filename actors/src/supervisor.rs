@@ -35,6 +35,7 @@ use crate::messages::{
 };
 use crate::outcome::Cause;
 use crate::outlet::Outlet;
+use crate::ports::dead_letter::DeadLetterQueue;
 use crate::ports::sink::SinkFactory;
 use crate::ports::source::{Source, SourceEvents};
 use crate::record::RecordId;
@@ -69,6 +70,8 @@ pub struct PipelineSpec {
     /// partition may reach.
     pub span: usize,
     pub error_log: ErrorLog,
+    /// Where records go that are put aside; `None`: the broker is told.
+    pub dead_letters: Option<Arc<dyn DeadLetterQueue>>,
 }
 
 impl PipelineSpec {
@@ -93,7 +96,10 @@ impl Pipeline {
         threads: Threads,
         view: Arc<LiveView>,
     ) -> Self {
-        let books = SharedBooks::new(spec.policy, Arc::clone(&credit));
+        let books = match spec.dead_letters {
+            Some(_) => SharedBooks::with_dead_letters(spec.policy, Arc::clone(&credit)),
+            None => SharedBooks::new(spec.policy, Arc::clone(&credit)),
+        };
         let supervision = threads.supervision().clone();
         let connector: Arc<str> = spec.connector.as_str().into();
         let outlet = Outlet {

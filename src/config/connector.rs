@@ -6,6 +6,9 @@ use std::time::Duration;
 use regex::Regex;
 use sluice_actors::error_log::ErrorLog;
 
+pub(crate) use super::connector_keys::{
+    DEAD_LETTER_MODE, DEAD_LETTER_REPLICATION, DEAD_LETTER_TOPIC,
+};
 pub use super::connector_keys::{GROUP_PROTOCOL, KEYS, MAX_PUT_RECORDS};
 
 use super::connector_keys::MAX_POLL_RECORDS;
@@ -20,10 +23,12 @@ use super::worker::{Checked, WorkerConfig};
 use crate::converters::part::Part;
 
 mod chain;
+mod dead_letters;
 mod limits;
 mod reading;
 
 pub use chain::{PredicateConfig, TransformConfig};
+pub use dead_letters::{DeadLetters, WrittenDeadLetters};
 pub(crate) use limits::is_topic;
 use reading::Reading;
 
@@ -125,6 +130,7 @@ pub struct ConnectorConfig {
     pub max_put_records: usize,
     pub flush: FlushConfig,
     pub errors: ErrorsConfig,
+    pub dead_letters: DeadLetters,
     pub share: ShareConfig,
     pub consumer: ConsumerConfig,
     pub producer: ProducerConfig,

@@ -13,8 +13,10 @@ pub const GROUP_PROTOCOL: &str = "consumer.override.group.protocol";
 pub(super) const FLUSH_RECORDS: &str = "share.flush.records";
 pub(super) const FLUSH_BYTES: &str = "share.flush.bytes";
 pub(super) const IN_FLIGHT_RECORDS: &str = "share.max.in.flight.records";
-pub(super) const DEAD_LETTER_TOPIC: &str = "errors.deadletterqueue.topic.name";
-pub(super) const DEAD_LETTER_MODE: &str = "errors.deadletterqueue.mode";
+pub(crate) const DEAD_LETTER_TOPIC: &str = "errors.deadletterqueue.topic.name";
+pub(crate) const DEAD_LETTER_MODE: &str = "errors.deadletterqueue.mode";
+pub(crate) const DEAD_LETTER_REPLICATION: &str = "errors.deadletterqueue.topic.replication.factor";
+pub(super) const DEAD_LETTER_HEADERS: &str = "errors.deadletterqueue.context.headers.enable";
 
 const PUT_RECORDS: Kind = Kind::Int {
     min: 1,
@@ -132,28 +134,28 @@ pub const KEYS: &[Key] = &[
         DEAD_LETTER_MODE,
         Kind::Choice(&["none", "broker", "sluice"]),
         Preset::Unset,
-        "Who writes dead letters. broker if a topic is named, else none: tolerated records are dropped and logged. broker and sluice are still to come.",
+        "Who writes the records that errors.tolerance=all puts aside. none: nobody. broker: the brokers, into the group's dead-letter topic (KIP-1191), at best effort and without headers and cause. sluice: this worker, with all that the record had, confirmed before the record is done. broker if a topic is named, else none.",
     ),
     key(
         DEAD_LETTER_TOPIC,
         Kind::Text,
         Preset::Unset,
-        "The topic of dead letters. Still to come.",
+        "The topic of dead letters.",
     ),
     key(
-        "errors.deadletterqueue.topic.replication.factor",
+        DEAD_LETTER_REPLICATION,
         Kind::Int {
             min: 1,
             max: i16::MAX as i64,
         },
         Preset::Value("3"),
-        "Replicas of the dead-letter topic when it is created.",
+        "Replicas of the dead-letter topic if it is missing and this worker creates it.",
     ),
     key(
-        "errors.deadletterqueue.context.headers.enable",
+        DEAD_LETTER_HEADERS,
         Kind::Boolean,
         Preset::Value("false"),
-        "Whether dead letters tell in headers why they are dead.",
+        "Whether dead letters tell in headers (__connect.errors.*) where they come from and why they are dead.",
     ),
     key(
         "share.group.id",

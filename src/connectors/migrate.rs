@@ -1,8 +1,8 @@
 //! `sluice migrate`.
 
-use super::start::{StartError, connect, selection};
+use super::start::{SERVERS, StartError, admin, selection};
 use crate::config::connector::ConnectorConfig;
-use crate::kafka::admin::{Admin, Direction, Migration, MigrationReport};
+use crate::kafka::admin::{Direction, Migration, MigrationReport};
 
 /// Carries positions between Connect's group and the share group, or only tells
 /// which.
@@ -11,10 +11,7 @@ pub async fn migrate(
     direction: Direction,
     dry_run: bool,
 ) -> Result<MigrationReport, StartError> {
-    let admin = Admin::new(
-        connect(config).await?.admin(),
-        config.consumer.client.bootstrap_servers.join(","),
-    );
+    let admin = admin(&config.consumer.client, SERVERS).await?;
     let migration = Migration {
         direction,
         consumer_group: config.connect_group(),

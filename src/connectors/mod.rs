@@ -1,5 +1,6 @@
 //! The life of connectors on this worker: make ready, start, watch, drain.
 
+mod dead_letters;
 mod keeper;
 mod lag;
 mod manager;

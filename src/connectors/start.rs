@@ -18,7 +18,7 @@ use sluice_actors::threads::Threads;
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{lag, topics};
+use super::{dead_letters, lag, topics};
 use crate::config::connector::{ConnectorConfig, ConverterConfig, Topics};
 use crate::config::definition::Faults;
 use crate::config::overrides::AcquireMode;
@@ -29,9 +29,13 @@ use crate::kafka::admin::{
     Admin, AdminError, GroupSettings, ShareGroupCheck, TopicPattern, TopicSelection,
     WantedSettings, remedy,
 };
+use crate::kafka::client_config::ClientConfig;
 use crate::kafka::share::{self, ShareSourceConfig};
 use crate::sinks;
 use crate::transforms;
+
+/// What the configuration calls the servers that are read from.
+pub(super) const SERVERS: &str = "bootstrap.servers";
 
 /// The part of a lock's time that a buffered record may wait for its flush,
 /// so that it is settled before its lock must be renewed.
@@ -95,10 +99,7 @@ pub(super) async fn start(
     config: &ConnectorConfig,
     ground: &Ground,
 ) -> Result<Running, StartError> {
-    let admin = Arc::new(Admin::new(
-        connect(config).await?.admin(),
-        config.consumer.client.bootstrap_servers.join(","),
-    ));
+    let admin = Arc::new(admin(&config.consumer.client, SERVERS).await?);
     let producer = producer(config, ground, &admin).await?;
     let selection = selection(&config.topics)?;
     let resolved = admin.resolve_topics(&selection).await?;
@@ -119,13 +120,15 @@ pub(super) async fn start(
         let partitions = resolved.topics.values().map(|topic| topic.partitions);
         check_flush(config, &settings, partitions)?;
     }
+    let dead_letters = dead_letters::prepare(config, &admin).await?;
     // Before joining: what does not fit must not hold partitions first.
-    let spec = pipeline_spec(config, &producer, &settings, &ground.worker)?;
+    let mut spec = pipeline_spec(config, &producer, &settings, &ground.worker)?;
+    spec.dead_letters = dead_letters;
 
     let names: Vec<Arc<str>> = names.into_iter().map(Arc::from).collect();
     let credit = Credit::new(config.share.max_in_flight_bytes);
     let (source, events) = share::start(
-        connect(config).await?,
+        connect(&config.consumer.client, SERVERS).await?,
         source_config(config, names.clone()),
         Arc::clone(&credit),
         &ground.runtime,
@@ -192,12 +195,20 @@ async fn producer(
     }
 }
 
-pub(super) async fn connect(config: &ConnectorConfig) -> Result<Kafka, StartError> {
-    let client = &config.consumer.client;
+/// `key` is what the configuration calls the servers.
+pub(super) async fn admin(client: &ClientConfig, key: &str) -> Result<Admin, StartError> {
+    let kafka = connect(client, key).await?;
+    Ok(Admin::new(
+        kafka.admin(),
+        client.bootstrap_servers.join(","),
+    ))
+}
+
+async fn connect(client: &ClientConfig, key: &str) -> Result<Kafka, StartError> {
     client.builder().connect().await.map_err(|error| {
         let servers = client.bootstrap_servers.join(",");
         let remedy = remedy(&error);
-        let text = format!("cannot connect to bootstrap.servers {servers}: {error}; {remedy}");
+        let text = format!("cannot connect to {key} {servers}: {error}; {remedy}");
         if is_final(&error) {
             StartError::Refused(text)
         } else {
@@ -329,6 +340,7 @@ fn pipeline_spec(
         max_in_flight_records: config.share.max_in_flight_records,
         span: settings.max_record_locks.value as usize,
         error_log: config.errors.log,
+        dead_letters: None,
     })
 }
 

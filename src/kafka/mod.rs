@@ -2,5 +2,7 @@
 
 pub mod admin;
 pub mod client_config;
+pub mod dead_letters;
 pub mod embedded;
+pub mod producer;
 pub mod share;

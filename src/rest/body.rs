@@ -100,7 +100,7 @@ fn details(sight: &ConnectorSight) -> Value {
     });
     json!({
         "state": view.state.name(),
-        "trouble": view.trouble.as_deref(),
+        "trouble": view.trouble().map(|cause| &**cause),
         "outage": view.outage.as_ref().map(|outage| json!({
             "cause": &*outage.cause,
             "lasts_ms": sight.outage_lasts().map(|lasts| rounded(ms(lasts))),

@@ -151,7 +151,7 @@ impl ConnectorSight {
         if self.view.is_restarting {
             return Standing::Bad("is restarting".into());
         }
-        if let Some(trouble) = &self.view.trouble {
+        if let Some(trouble) = self.view.trouble() {
             return Standing::Bad(Arc::clone(trouble));
         }
         if let Some(outage) = &self.view.outage {

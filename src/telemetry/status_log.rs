@@ -54,6 +54,7 @@ fn log(name: &str, connector: &ConnectorView, tasks_running: usize) {
         queued = connector.queued,
         waiting = connector.waiting,
         held = connector.held,
+        letters_waiting = connector.letters_waiting,
         held_bytes = connector.held_bytes,
         window = connector.window,
         mailbox_waits = connector.mailbox_waits,
@@ -62,7 +63,7 @@ fn log(name: &str, connector: &ConnectorView, tasks_running: usize) {
         span,
         outage,
         outage_ms,
-        trouble = connector.trouble.as_deref().unwrap_or_default(),
+        trouble = connector.trouble().map_or("", |cause| &**cause),
         "status"
     );
 }

@@ -35,6 +35,11 @@ impl Step {
     }
 }
 
+/// What the errors of a transform begin with.
+pub(crate) fn error_prefix(alias: &str) -> String {
+    format!("{}.{alias}: ", Aliased::Transform.list_key())
+}
+
 impl Transform for Step {
     fn apply(&self, record: SinkRecord) -> Result<Option<SinkRecord>, ConvertError> {
         if !self.is_for(&record) {
@@ -43,8 +48,7 @@ impl Transform for Step {
         let changed = self.transform.apply(record);
         // The record is named by whom the error goes to.
         changed.map_err(|ConvertError(message)| {
-            let list = Aliased::Transform.list_key();
-            ConvertError(format!("{list}.{}: {message}", self.alias))
+            ConvertError(format!("{}{message}", error_prefix(&self.alias)))
         })
     }
 }

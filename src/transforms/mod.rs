@@ -16,3 +16,5 @@ pub mod registry;
 mod replace_field;
 #[cfg(test)]
 mod testing;
+
+pub(crate) use chain::error_prefix;

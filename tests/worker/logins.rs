@@ -2,22 +2,18 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use krafka::admin::{
-    AclBinding, AclFilter, AclOperation, AclPatternType, AclPermissionType, AclResourceType,
-    CreateAclsOptions, DescribeAclsOptions,
-};
+use anyhow::{Context, Result};
+use krafka::admin::{AclOperation, AclResourceType};
 use serde_json::{Value, json};
 use sluice_test_support::consume::read_topic;
 use sluice_test_support::counting::Tally;
 use sluice_test_support::kafka::{Kafka, KafkaOptions};
 use sluice_test_support::produce::{ids, json_records, produce};
-use sluice_test_support::topics::Admin;
-use sluice_test_support::wait::eventually;
 use sluice_test_support::worker::{Worker, WorkerOptions};
 
 use crate::api::Api;
 use crate::crew::status_of;
+use crate::rights::{allow, grant, guarded, scram};
 use crate::secrets::{accepted, told};
 use crate::stage::BINARY;
 use crate::surfaces::Surfaces;
@@ -31,50 +27,9 @@ const CLIENT: &str = "no-secret & shown";
 const ALICES: &str = "hush-alice-1";
 const BOBS: &str = "hush-bob-2";
 
-fn scram(user: &str, password: &str) -> String {
-    format!(
-        "org.apache.kafka.common.security.scram.ScramLoginModule required \
-         username=\"{user}\" password=\"{password}\";"
-    )
-}
-
-/// Nobody may do anything but who logs in without a name, and by these rights.
 async fn cluster() -> Result<Kafka> {
-    let authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
-    let options = KafkaOptions::new()
-        .user("alice", ALICES)
-        .user("bob", BOBS)
-        .property("authorizer.class.name", authorizer)
-        .property("super.users", "User:ANONYMOUS");
-    Kafka::start(options).await
-}
-
-fn allow(kind: AclResourceType, name: &str, user: &str, operation: AclOperation) -> AclBinding {
-    let permission = AclPermissionType::Allow;
-    let user = format!("User:{user}");
-    // krafka 0.28.1 counts pattern types one too low: its `Prefixed` goes over
-    // the wire as Kafka's LITERAL.
-    AclBinding::new(kind, name, user, "*", operation, permission)
-        .with_pattern_type(AclPatternType::Prefixed)
-}
-
-async fn grant(admin: &Admin, rights: Vec<AclBinding>) -> Result<()> {
-    let count = rights.len();
-    let answers = admin
-        .client()
-        .create_acls(rights, CreateAclsOptions::default());
-    for (_, answer) in answers.await? {
-        answer?;
-    }
-    eventually("the rights show", MINUTE, async || {
-        let all = admin
-            .client()
-            .describe_acls(AclFilter::default(), DescribeAclsOptions::default())
-            .await?;
-        ensure!(all.len() == count, "{all:?}");
-        Ok::<_, anyhow::Error>(())
-    })
-    .await
+    let options = KafkaOptions::new().user("alice", ALICES).user("bob", BOBS);
+    guarded(options).await
 }
 
 /// Reads as alice and writes as she does, or as somebody else.

@@ -1,11 +1,14 @@
 //! Records on their way in: from the source, through the converter.
 
+use std::sync::Arc;
+
+use super::settling::Remains;
 use super::{Books, Effects};
 use crate::chunk::Holds;
 use crate::ledger::Entry;
 use crate::outcome::{Rejection, Stage};
 use crate::ports::source::Settlement;
-use crate::record::{AcquiredBatch, SinkRecord};
+use crate::record::{AcquiredBatch, RawRecord, SinkRecord};
 
 impl Books {
     /// Takes up what the source acquired, and returns the acquisition that its
@@ -33,7 +36,7 @@ impl Books {
                     offset,
                     acquisition,
                 };
-                self.reject(0, entry, &rejection, effects);
+                self.reject(0, entry, &rejection, Remains::none, effects);
             }
         }
         self.ledger
@@ -45,9 +48,22 @@ impl Books {
         self.queue.push(records, holds);
     }
 
-    /// Rejects a record that could not be converted.
-    pub fn unconverted(&mut self, entry: Entry<'_>, rejection: &Rejection, effects: &mut Effects) {
-        self.reject(0, entry, rejection, effects);
+    /// Rejects a record that could not be converted; `holds` is what its batch
+    /// owes.
+    pub fn unconverted(
+        &mut self,
+        entry: Entry<'_>,
+        raw: &RawRecord,
+        rejection: &Rejection,
+        holds: &Holds,
+        effects: &mut Effects,
+    ) {
+        let remains = || Remains {
+            original: Some(Arc::new(raw.clone())),
+            holds: holds.clone(),
+            task: 0,
+        };
+        self.reject(0, entry, rejection, remains, effects);
     }
 
     /// Accepts records that a transform dropped.

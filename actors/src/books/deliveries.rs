@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use super::puts::OpenPut;
-use super::{Books, Effects, Notice, Put, PutEnd, entries, entry};
+use super::{Books, Effects, Notice, Put, PutEnd, entries};
 use crate::circuit::Permit;
 use crate::outcome::Outcome;
 use crate::ports::sink::SinkError;
@@ -108,7 +108,7 @@ impl Books {
                     retry_cause.get_or_insert(cause);
                 }
                 Outcome::Reject(rejection) => {
-                    self.reject(lease, entry(&put.chunk[place]), &rejection, &mut effects);
+                    self.reject_put(&put, place, &rejection, &mut effects);
                 }
             }
         }

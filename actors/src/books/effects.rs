@@ -18,6 +18,8 @@ pub struct Effects {
     pub notices: Vec<Notice>,
     /// There is work for a task now, or will be.
     pub work: bool,
+    /// There are dead letters to write.
+    pub letters: bool,
 }
 
 impl Effects {
@@ -28,5 +30,6 @@ impl Effects {
         self.notices.extend(other.notices);
         self.failure = self.failure.take().or(other.failure);
         self.work |= other.work;
+        self.letters |= other.letters;
     }
 }

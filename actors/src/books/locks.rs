@@ -34,6 +34,7 @@ impl Books {
         self.watched_at = Some(now);
         self.ledger.expire(now);
         self.forget_failing();
+        self.forget_letters();
         let margin = self.lock_duration.mul_f64(RENEWAL_MARGIN);
         Effects {
             settle: self.ledger.renewals(now, margin),

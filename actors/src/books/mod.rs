@@ -5,8 +5,11 @@
 //! It outlives the actors, so that their death forgets no record.
 
 mod acquisitions;
+mod copies;
+mod dead_letters;
 mod deliveries;
 mod effects;
+mod letters;
 mod locks;
 mod notice;
 mod policy;
@@ -23,6 +26,7 @@ use std::time::Duration;
 use ahash::AHashMap;
 use tokio::time::Instant;
 
+pub use dead_letters::{DeadLetterTotals, DeadLetters};
 pub use effects::Effects;
 pub use notice::Notice;
 pub use policy::{Policy, Retriable, Tolerance};
@@ -67,6 +71,8 @@ pub struct Books {
     queue: WorkQueue,
     puts: Puts,
     failing: AHashMap<DeliveryKey, Failing>,
+    /// `None`: the broker is told of records that are put aside.
+    dead_letters: Option<DeadLetters>,
     policy: Policy,
     credit: Arc<Credit>,
     circuit: Arc<SharedCircuit>,
@@ -95,6 +101,7 @@ impl Books {
             queue: WorkQueue::default(),
             puts: Puts::default(),
             failing: AHashMap::new(),
+            dead_letters: None,
             policy,
             credit,
             circuit: Arc::new(SharedCircuit::new(policy.tasks, rest)),
@@ -105,6 +112,15 @@ impl Books {
             finished: 0,
             retries: 0,
             errors: ErrorTotals::default(),
+        }
+    }
+
+    /// The same, with dead letters for records that are put aside.
+    #[must_use]
+    pub fn with_dead_letters(policy: Policy, credit: Arc<Credit>) -> Self {
+        Self {
+            dead_letters: Some(DeadLetters::default()),
+            ..Self::new(policy, credit)
         }
     }
 

@@ -11,6 +11,10 @@ pub enum Notice {
     Releasing { records: usize, cause: Cause },
     /// An actor took records with it that must not be released.
     WentDown { records: u64 },
+    /// Dead letters cannot be written, for now.
+    LettersFail { cause: Cause },
+    /// They can again.
+    LettersAreWritten,
 }
 
 impl Notice {
@@ -22,6 +26,11 @@ impl Notice {
             Self::Releasing { records, cause } => tracing::warn!(
                 connector, records, error = %cause, "no more retries here, releasing"
             ),
+            Self::LettersFail { cause } => tracing::warn!(
+                connector, error = %cause,
+                "dead letters are not written, their records wait for it"
+            ),
+            Self::LettersAreWritten => tracing::info!(connector, "dead letters are written again"),
             Self::WentDown { records } => tracing::error!(
                 connector,
                 records,

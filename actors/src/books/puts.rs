@@ -73,6 +73,7 @@ impl Puts {
     pub(super) fn refer(&self, lease: u32) -> Option<PutRef> {
         self.open.get(&lease).map(|put| PutRef {
             lease,
+            task: put.task,
             chunk: put.chunk.clone(),
             kills: put.kills,
             refusals: put.refusals,

@@ -4,7 +4,7 @@ use ahash::AHashSet;
 use tokio::time::Instant;
 
 use super::settling::key;
-use super::{Books, DeliveryKey, Effects, Notice, entry};
+use super::{Books, DeadLetters, DeliveryKey, Effects, Notice, entry};
 use crate::ports::source::Settlement;
 use crate::record::RecordId;
 
@@ -28,6 +28,9 @@ impl Books {
         let gate = self.policy.gate;
         self.intake.clear();
         self.queue.clear();
+        if let Some(letters) = &mut self.dead_letters {
+            letters.clear();
+        }
         let released = self.ledger.settle_rest(Settlement::Release, |record| {
             gate.may_release(record.delivery_count)
         });
@@ -39,8 +42,11 @@ impl Books {
     /// that had it died.
     pub fn release_forgotten(&mut self, now: Instant) -> Effects {
         let mut effects = self.task_gone(None, now);
+        self.take_back_letters();
         let known = self.queue.records().map(entry);
-        let known: AHashSet<DeliveryKey> = known.chain(self.intake.entries()).map(key).collect();
+        let letters = self.dead_letters.iter().flat_map(DeadLetters::entries);
+        let known = known.chain(self.intake.entries()).chain(letters);
+        let known: AHashSet<DeliveryKey> = known.map(key).collect();
         let gate = self.policy.gate;
         let mut shut_out = 0_u64;
         let released = self.ledger.settle_rest(Settlement::Release, |record| {

@@ -2,24 +2,45 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use bytestring::ByteString;
 use tokio::time::Instant;
 
+use super::copies::{copy_datum, copy_raw};
+use super::dead_letters::Waiting;
 use super::policy::Again;
 use super::{Books, DeliveryKey, Effects, Failing, Notice, Retriable, Tolerance, entry};
 use crate::chunk::{Chunk, Holds};
 use crate::ledger::{Entry, Step};
 use crate::outcome::{Cause, Rejection, Stage};
+use crate::ports::dead_letter::DeadLetter;
 use crate::ports::source::Settlement;
-use crate::record::{RecordId, SinkRecord};
-use crate::value::{Datum, Value};
+use crate::record::{RawRecord, RecordId, SinkRecord};
 use crate::work_queue::Work;
+
+/// What is left of a record that is rejected.
+pub(super) struct Remains {
+    pub(super) original: Option<Arc<RawRecord>>,
+    /// What it still owes.
+    pub(super) holds: Holds,
+    /// Whose put it was in; 0 when it did not come so far.
+    pub(super) task: u32,
+}
+
+impl Remains {
+    /// Of a record whose bytes could not be decoded.
+    pub(super) fn none() -> Self {
+        Self {
+            original: None,
+            holds: Holds::default(),
+            task: 0,
+        }
+    }
+}
 
 /// The put whose records are spoken of.
 #[derive(Clone, Debug)]
 pub(super) struct PutRef {
     pub(super) lease: u32,
+    pub(super) task: u32,
     pub(super) chunk: Chunk,
     pub(super) kills: u32,
     pub(super) refusals: u32,
@@ -32,6 +53,14 @@ const REFUSALS_BY_CHANCE: u32 = 3;
 impl PutRef {
     fn entries<'a>(&'a self, places: &'a [usize]) -> impl Iterator<Item = Entry<'a>> {
         places.iter().map(|place| entry(&self.chunk[*place]))
+    }
+
+    fn remains(&self, place: usize) -> Remains {
+        Remains {
+            original: self.chunk[place].original.clone(),
+            holds: self.chunk.holds().clone(),
+            task: self.task,
+        }
     }
 }
 
@@ -73,17 +102,32 @@ impl Books {
         }
     }
 
+    /// Rejects a record of a put.
+    pub(super) fn reject_put(
+        &mut self,
+        put: &PutRef,
+        place: usize,
+        rejection: &Rejection,
+        effects: &mut Effects,
+    ) {
+        let entry = entry(&put.chunk[place]);
+        self.reject(put.lease, entry, rejection, || put.remains(place), effects);
+    }
+
+    /// `remains` is asked for a dead letter only.
     pub(super) fn reject(
         &mut self,
         lease: u32,
         entry: Entry<'_>,
         rejection: &Rejection,
+        remains: impl FnOnce() -> Remains,
         effects: &mut Effects,
     ) {
         self.failing.remove(&key(entry));
-        let step = match self.policy.tolerance {
-            Tolerance::All => Step::Settle(Settlement::Reject, self.now),
-            Tolerance::None => Step::Hold,
+        let step = match (self.policy.tolerance, &self.dead_letters) {
+            (Tolerance::All, None) => Step::Settle(Settlement::Reject, self.now),
+            (Tolerance::All, Some(_)) => Step::PutAside,
+            (Tolerance::None, _) => Step::Hold,
         };
         let mut fenced = false;
         let one = std::iter::once(entry);
@@ -98,12 +142,28 @@ impl Books {
             partition: Arc::clone(entry.partition),
             offset: entry.offset,
         };
-        match self.policy.tolerance {
-            Tolerance::All => {
+        let rejection = rejection.clone();
+        match (self.policy.tolerance, &mut self.dead_letters) {
+            (Tolerance::All, None) => {
                 self.errors.skipped += 1;
-                effects.put_aside.push((record, rejection.clone()));
+                effects.put_aside.push((record, rejection));
             }
-            Tolerance::None => effects.failure = Some((record, rejection.clone())),
+            (Tolerance::All, Some(letters)) => {
+                let Remains {
+                    original,
+                    holds,
+                    task,
+                } = remains();
+                let letter = DeadLetter {
+                    record,
+                    original,
+                    rejection,
+                    task,
+                };
+                letters.push(Waiting::new(letter, entry.acquisition, holds), &self.credit);
+                effects.letters = true;
+            }
+            (Tolerance::None, _) => effects.failure = Some((record, rejection)),
         }
     }
 
@@ -174,7 +234,7 @@ impl Books {
     fn put_aside(&mut self, put: &PutRef, place: usize, cause: &Cause, effects: &mut Effects) {
         let cause = format!("on its last delivery attempt, with no time left to retry: {cause}");
         let rejection = Rejection::new(Stage::TaskPut, cause);
-        self.reject(put.lease, entry(&put.chunk[place]), &rejection, effects);
+        self.reject_put(put, place, &rejection, effects);
     }
 
     /// Puts records again that found the sink unavailable: at once, since the
@@ -209,8 +269,7 @@ impl Books {
     ) {
         if let [place] = places {
             let rejection = Rejection::new(Stage::TaskPut, cause);
-            self.reject(put.lease, entry(&put.chunk[*place]), &rejection, effects);
-            return;
+            return self.reject_put(put, *place, &rejection, effects);
         }
         let work = self.take_back(put, places, kills);
         for half in work.halves() {
@@ -279,32 +338,11 @@ impl Books {
             for header in &mut record.headers {
                 copy_datum(&mut header.value, &mut bytes);
             }
-            record.original = record.original.take().map(|raw| {
-                let mut raw = (*raw).clone();
-                for part in [&mut raw.key, &mut raw.value].into_iter().flatten() {
-                    copy_bytes(part, &mut bytes);
-                }
-                Arc::new(raw)
-            });
+            let original = record.original.take();
+            record.original = original.map(|raw| Arc::new(copy_raw(&raw, &mut bytes)));
         }
         work.holds = Holds::of(self.credit.hold(bytes));
     }
-}
-
-fn copy_datum(datum: &mut Datum, bytes: &mut usize) {
-    match &mut datum.value {
-        Value::Bytes(payload) => copy_bytes(payload, bytes),
-        Value::String(text) => {
-            *bytes += text.len();
-            *text = ByteString::from(text.to_string());
-        }
-        _ => {}
-    }
-}
-
-fn copy_bytes(payload: &mut Bytes, bytes: &mut usize) {
-    *bytes += payload.len();
-    *payload = Bytes::copy_from_slice(payload);
 }
 
 pub(super) fn key(entry: Entry<'_>) -> DeliveryKey {

@@ -19,6 +19,10 @@ pub struct SharedBooks {
     /// Told when there is something to convert or work for a task, or the next
     /// work's time has changed. To all who wait: one of them may be dead.
     pub(crate) work: Notify,
+    /// Told when there are dead letters to write.
+    pub(crate) letters: Notify,
+    /// Whether records that are put aside get dead letters.
+    pub(crate) has_letters: bool,
     idle_tasks: AtomicUsize,
     /// Of these, the one that has waited longest.
     next_task: AtomicU32,
@@ -30,11 +34,22 @@ pub struct SharedBooks {
 impl SharedBooks {
     #[must_use]
     pub fn new(policy: Policy, credit: Arc<Credit>) -> Arc<Self> {
-        let books = Books::new(policy, credit);
+        Self::of(Books::new(policy, credit))
+    }
+
+    /// The same, with dead letters for records that are put aside.
+    #[must_use]
+    pub fn with_dead_letters(policy: Policy, credit: Arc<Credit>) -> Arc<Self> {
+        Self::of(Books::with_dead_letters(policy, credit))
+    }
+
+    fn of(books: Books) -> Arc<Self> {
         Arc::new(Self {
+            has_letters: books.dead_letters().is_some(),
             circuit: Arc::clone(books.circuit()),
             books: Mutex::new(books),
             work: Notify::new(),
+            letters: Notify::new(),
             idle_tasks: AtomicUsize::new(0),
             next_task: AtomicU32::new(0),
             polling: AtomicBool::new(true),

@@ -20,7 +20,7 @@ use crate::testing::{partition, raw_record, record};
 
 const LOCK: Duration = Duration::from_secs(30);
 
-fn books(retry_timeout: Option<Duration>, tolerance: Tolerance) -> Books {
+pub(super) fn books(retry_timeout: Option<Duration>, tolerance: Tolerance) -> Books {
     let policy = Policy {
         tolerance,
         retry: RetryPolicy {
@@ -35,7 +35,7 @@ fn books(retry_timeout: Option<Duration>, tolerance: Tolerance) -> Books {
     Books::new(policy, Credit::new(1000))
 }
 
-fn batch(offsets: std::ops::Range<i64>, delivery_count: u16) -> AcquiredBatch {
+pub(super) fn batch(offsets: std::ops::Range<i64>, delivery_count: u16) -> AcquiredBatch {
     let now = Instant::now();
     AcquiredBatch {
         partition: partition("orders", 0),
@@ -54,7 +54,11 @@ fn batch(offsets: std::ops::Range<i64>, delivery_count: u16) -> AcquiredBatch {
 }
 
 /// Acquires and queues records, and hands them to task 0.
-fn deliver(books: &mut Books, offsets: std::ops::Range<i64>, delivery_count: u16) -> super::Put {
+pub(super) fn deliver(
+    books: &mut Books,
+    offsets: std::ops::Range<i64>,
+    delivery_count: u16,
+) -> super::Put {
     let batch = batch(offsets.clone(), delivery_count);
     let acquisition = books.acquire(&batch, &mut Effects::default());
     let records = offsets
@@ -68,7 +72,7 @@ fn deliver(books: &mut Books, offsets: std::ops::Range<i64>, delivery_count: u16
     books.dispatch(0, Instant::now()).unwrap()
 }
 
-fn ranges(effects: &Effects) -> Vec<(i64, i64, Settlement)> {
+pub(super) fn ranges(effects: &Effects) -> Vec<(i64, i64, Settlement)> {
     let range =
         |r: &crate::ports::source::SettleRange| (r.first_offset, r.last_offset, r.settlement);
     effects.settle.iter().map(range).collect()
@@ -358,7 +362,13 @@ fn records_that_end_without_the_sink_count_for_the_rate() {
     let mut effects = Effects::default();
     books.filtered(std::iter::once(of(0)), &mut effects);
     let rejection = Rejection::new(Stage::ValueConverter, "not JSON");
-    books.unconverted(of(1), &rejection, &mut effects);
+    books.unconverted(
+        of(1),
+        &batch.records[1],
+        &rejection,
+        &Holds::default(),
+        &mut effects,
+    );
     assert_eq!((books.finished(), books.delivered()), (2, 0));
 }
 

@@ -39,6 +39,9 @@ pub enum Step {
     Settle(Settlement, Instant),
     /// Wait for another put.
     Requeue,
+    /// Wait for its dead letter; no put has it any more. Settled by ACCEPT, it
+    /// counts as rejected.
+    PutAside,
     /// Wait for the sink's flush.
     Buffer,
     /// Keep the lock, and do nothing more (the connector has failed).
@@ -52,6 +55,7 @@ pub struct Totals {
     pub redelivered: u64,
     pub accepted: u64,
     pub released: u64,
+    /// By REJECT, or by ACCEPT behind a dead letter.
     pub rejected: u64,
     pub renewed: u64,
     pub unknown: u64,
@@ -279,7 +283,7 @@ impl Ledger {
             match step {
                 Step::Settle(settlement, _) => push_merged(settle, entry, settlement),
                 Step::Hold => *open_held += 1,
-                Step::Requeue | Step::Buffer => {}
+                Step::Requeue | Step::PutAside | Step::Buffer => {}
             }
         });
     }
@@ -290,6 +294,13 @@ impl Ledger {
         self.partitions
             .get(&partition)
             .is_some_and(|ledger| ledger.is_open(offset, acquisition))
+    }
+
+    /// The same of an entry.
+    #[must_use]
+    pub fn has(&self, entry: Entry<'_>) -> bool {
+        let partition = (entry.partition.topic_id, entry.partition.partition);
+        self.is_open(partition, entry.offset, entry.acquisition)
     }
 
     /// Takes the broker's answer to a settlement.
@@ -321,7 +332,11 @@ impl Ledger {
         self.held -= ended.held;
         let records = ended.records as u64;
         match (&answered.answer, range.settlement) {
-            (Answer::Confirmed, Settlement::Accept) => self.totals.accepted += records,
+            (Answer::Confirmed, Settlement::Accept) => {
+                let put_aside = ended.put_aside as u64;
+                self.totals.rejected += put_aside;
+                self.totals.accepted += records - put_aside;
+            }
             (Answer::Confirmed, Settlement::Release) => self.totals.released += records,
             (Answer::Confirmed, Settlement::Reject) => self.totals.rejected += records,
             (_, Settlement::Renew) => self.totals.lost += records,

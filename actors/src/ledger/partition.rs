@@ -23,7 +23,11 @@ enum State {
     Delivering,
     Buffered,
     Held,
+    /// Waits for its dead letter.
+    Aside,
     Settling(Settlement),
+    /// By ACCEPT, behind a dead letter.
+    SettlingAside,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,13 +50,17 @@ impl Slot {
     }
 
     const fn is_unsettled(&self) -> bool {
-        !matches!(self.state, State::Vacant | State::Settling(_))
+        !matches!(
+            self.state,
+            State::Vacant | State::Settling(_) | State::SettlingAside
+        )
     }
 
     const fn ended(&self) -> Ended {
         Ended {
             records: 1,
             held: matches!(self.state, State::Held) as usize,
+            put_aside: matches!(self.state, State::SettlingAside) as usize,
         }
     }
 }
@@ -81,12 +89,15 @@ pub(super) struct SettledRun {
 pub(super) struct Ended {
     pub(super) records: usize,
     pub(super) held: usize,
+    /// Whose dead letters are written.
+    pub(super) put_aside: usize,
 }
 
 impl Ended {
     const fn add(&mut self, other: Self) {
         self.records += other.records;
         self.held += other.held;
+        self.put_aside += other.put_aside;
     }
 }
 
@@ -186,7 +197,14 @@ impl PartitionLedger {
         slot.state = match step {
             Step::Settle(settlement, now) => {
                 slot.moment = now;
-                State::Settling(settlement)
+                match (slot.state, settlement) {
+                    (State::Aside, Settlement::Accept) => State::SettlingAside,
+                    _ => State::Settling(settlement),
+                }
+            }
+            Step::PutAside => {
+                slot.lease = 0;
+                State::Aside
             }
             Step::Buffer => State::Buffered,
             Step::Hold => State::Held,
@@ -227,6 +245,9 @@ impl PartitionLedger {
         let born = self.born;
         let mut run: Option<SettledRun> = None;
         let ended = self.vacate(offsets, |slot| {
+            if slot.state == State::SettlingAside {
+                return settlement == Settlement::Accept;
+            }
             if slot.state != State::Settling(settlement) {
                 return false;
             }

@@ -1,6 +1,7 @@
 //! The traits that the pipeline stands on. Their docs are contracts.
 
 pub mod converter;
+pub mod dead_letter;
 pub mod sink;
 pub mod source;
 pub mod transaction;

@@ -113,8 +113,14 @@ impl Supervisor {
     fn is_time_to_close(&self) -> bool {
         let drain = self.drain.as_ref();
         let is_over = drain.is_none_or(|drain| Instant::now() >= drain.finish_until);
-        let generation = self.generation.as_ref();
-        is_over || !(self.is_pausing || generation.is_some_and(Generation::has_tasks))
+        is_over || !(self.is_pausing || self.generation.as_ref().is_some_and(|it| self.works(it)))
+    }
+
+    /// Whether there is somebody who works on what is open.
+    fn works(&self, generation: &Generation) -> bool {
+        let books = self.books.lock();
+        let has_letters = books.dead_letters().is_some_and(|it| !it.is_empty());
+        has_letters || generation.has_tasks()
     }
 
     fn close(&mut self, finished: bool, ctx: &mut Context<Self>) {

@@ -9,6 +9,7 @@ use super::Supervisor;
 use super::health::Health;
 use crate::acknowledger::{Acknowledger, AcknowledgerLinks};
 use crate::converter::Converter;
+use crate::dead_letter_writer::{DeadLetterWriter, DeadLetterWriterLinks};
 use crate::delivery::{Delivery, DeliveryLinks};
 use crate::kill_switch::KillSwitch;
 use crate::mailbox::Mailbox;
@@ -54,11 +55,13 @@ pub(super) struct Generation {
     pub(super) started_at: Instant,
     /// Stops converter and deliveries.
     pub(super) work_kill: KillSwitch,
-    /// Stops poller and acknowledger.
+    /// Stops poller, acknowledger and the writer of dead letters.
     control_kill: KillSwitch,
     pub(super) acknowledger: Mailbox<Acknowledger>,
     pub(super) converter: Mailbox<Converter>,
     pub(super) poller: Mailbox<Poller>,
+    /// On the converter's thread.
+    pub(super) dead_letter_writer: Option<Mailbox<DeadLetterWriter>>,
     pub(super) control_post: Post,
     pub(super) converter_post: Post,
     pub(super) health: Health,
@@ -124,6 +127,17 @@ impl Generation {
             Poller::start_in_arbiter(control, move |_| Poller::new(poller_links, window)),
             1,
         );
+        let dead_letter_writer = parts.spec.dead_letters.as_ref().map(|queue| {
+            let links = DeadLetterWriterLinks {
+                outlet: parts.outlet.clone(),
+                queue: Arc::clone(queue),
+                kill: control_kill.clone(),
+                timeout: parts.spec.delivery_timeout,
+            };
+            let start = move |_: &mut _| DeadLetterWriter::new(links);
+            let thread = converter_post.thread.arbiter();
+            Mailbox::new(DeadLetterWriter::start_in_arbiter(thread, start), 1)
+        });
         let mut generation = Self {
             number: parts.number,
             started_at: Instant::now(),
@@ -132,6 +146,7 @@ impl Generation {
             acknowledger,
             converter,
             poller,
+            dead_letter_writer,
             control_post,
             converter_post,
             health: Health::from(Instant::now()),

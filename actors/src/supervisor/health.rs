@@ -10,6 +10,7 @@ use super::generation::Generation;
 use crate::books::PutEnd;
 use crate::converter::done_at;
 use crate::hang::{Looks, ThreadWatch, WorkSign, WorkWatch};
+use crate::mailbox::Mailbox;
 use crate::messages::{EndedPut, TaskEnd, TaskGone};
 use crate::outcome::{Cause, Stage};
 use crate::progress::NO_RECORD;
@@ -146,24 +147,33 @@ impl Generation {
     ) -> Option<(&'static str, Trouble)> {
         let control = &self.control_post.thread;
         let (poller, converter) = (&self.poller, &self.converter);
+        let converters = &self.converter_post.thread;
+        let writer = self.dead_letter_writer.as_ref();
         let stages = [
             (
                 "poller",
                 poller.is_connected(),
                 control,
-                &self.health.poller,
+                Some(&self.health.poller),
             ),
             (
                 "converter",
                 converter.is_connected(),
-                &self.converter_post.thread,
-                &self.health.converter,
+                converters,
+                Some(&self.health.converter),
             ),
             (
                 "acknowledger",
                 self.acknowledger.is_connected(),
                 control,
-                &self.health.acknowledger,
+                Some(&self.health.acknowledger),
+            ),
+            // It waits for its letters, however long they take.
+            (
+                "dead letter writer",
+                writer.is_none_or(Mailbox::is_connected),
+                converters,
+                None,
             ),
         ];
         stages
@@ -173,7 +183,7 @@ impl Generation {
                     Trouble::Dead
                 } else if is_in(hung, thread) {
                     Trouble::Blocked
-                } else if watch.hangs(limit) {
+                } else if watch.is_some_and(|watch| watch.hangs(limit)) {
                     Trouble::Idle
                 } else {
                     return None;

@@ -1,6 +1,7 @@
 //! What happens when an actor dies.
 
 mod drains;
+mod letters;
 mod zombies;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,6 +17,7 @@ use super::{Pipeline, PipelineSpec, Supervisor};
 use crate::acknowledger::Acknowledger;
 use crate::books::{Policy, Tolerance};
 use crate::converter::Converter;
+use crate::dead_letter_writer::DeadLetterWriter;
 use crate::live_view::{ConnectorState, LiveView};
 use crate::mailbox::Letter;
 use crate::poller::Poller;
@@ -47,6 +49,7 @@ macro_rules! dies {
 dies!(Poller);
 dies!(Converter);
 dies!(Acknowledger);
+dies!(DeadLetterWriter);
 
 /// Makes an actor block its thread in a handler, until the sender is dropped.
 struct Block(mpsc::Receiver<()>);
@@ -113,6 +116,7 @@ enum Stage {
     Poller,
     Converter,
     Acknowledger,
+    DeadLetterWriter,
 }
 
 impl Handler<Letter<Stage>> for Supervisor {
@@ -124,6 +128,10 @@ impl Handler<Letter<Stage>> for Supervisor {
             Stage::Poller => generation.poller.signal(Die).unwrap(),
             Stage::Converter => generation.converter.signal(Die).unwrap(),
             Stage::Acknowledger => generation.acknowledger.signal(Die).unwrap(),
+            Stage::DeadLetterWriter => {
+                let writer = generation.dead_letter_writer.as_ref().unwrap();
+                writer.signal(Die).unwrap();
+            }
         }
     }
 }

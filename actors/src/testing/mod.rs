@@ -1,6 +1,7 @@
 //! Fakes for tests of the pipeline and of plugins.
 
 mod as_they_are;
+mod fake_dead_letters;
 mod fake_sink;
 mod fake_source;
 #[cfg(test)]
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use as_they_are::{AsTheyAre, conversion_of_values};
+pub use fake_dead_letters::{FakeDeadLetters, Post};
 pub use fake_sink::{Act, FakeSink, FakeSinkFactory, Seen};
 pub use fake_source::{FakeSource, Fate};
 #[cfg(test)]
@@ -70,6 +72,7 @@ pub fn spec(policy: Policy, conversion: Conversion, sink: Arc<dyn SinkFactory>) 
         max_in_flight_records: None,
         span: 2000,
         error_log: ErrorLog::Records,
+        dead_letters: None,
     }
 }
 

@@ -10,8 +10,8 @@ use super::{
     ConnectorConfig, ConverterConfig, ErrorsConfig, FlushConfig, OffsetReset, ShareConfig, Topics,
 };
 use crate::config::connector_keys::{
-    DEAD_LETTER_MODE, DEAD_LETTER_TOPIC, FLUSH_BYTES, FLUSH_RECORDS, GROUP_PROTOCOL,
-    IN_FLIGHT_RECORDS, KEYS, LOCK_DURATION, LOCK_TIMEOUT, MAX_POLL_RECORDS, MAX_PUT_RECORDS,
+    FLUSH_BYTES, FLUSH_RECORDS, GROUP_PROTOCOL, IN_FLIGHT_RECORDS, KEYS, LOCK_DURATION,
+    LOCK_TIMEOUT, MAX_POLL_RECORDS, MAX_PUT_RECORDS,
 };
 use crate::config::definition::{Faults, Reader};
 use crate::config::known_keys::{self, KnownKeys};
@@ -68,10 +68,11 @@ impl Reading<'_> {
         let (faults, notes) = (&mut self.faults, &mut self.notes);
         Rules::of_consumers(OVERRIDE, policy, known).judge(self.settings, faults, notes);
         producer::rules(PRODUCER_OVERRIDE, policy, known).judge(self.settings, faults, notes);
-        if !(self.plugins.sink_produces)(self.class("connector.class")) {
+        let produces = (self.plugins.sink_produces)(self.class("connector.class"));
+        if !produces && !self.writes_dead_letters() {
             for key in self.settings.below(PRODUCER_OVERRIDE).properties().keys() {
                 self.notes
-                    .no_effect(key, "this sink does not write to Kafka");
+                    .no_effect(key, "this connector writes nothing to Kafka");
             }
         }
     }
@@ -131,6 +132,7 @@ impl Reading<'_> {
         let max_put_records = self.aliased(MAX_PUT_RECORDS, MAX_POLL_RECORDS).unwrap_or(1);
         let flush = self.flush(&share);
         let errors = self.errors();
+        let dead_letters = self.dead_letters(&name, &topics, &consumer, errors.tolerates);
         let transforms = self.transforms();
         let mut reader = self.reader();
         let class = reader.text("connector.class");
@@ -147,6 +149,7 @@ impl Reading<'_> {
             max_put_records: limits::count(max_put_records),
             flush,
             errors,
+            dead_letters,
             share,
             consumer,
             producer,
@@ -170,7 +173,7 @@ impl Reading<'_> {
         producer.beside(&consumer.client, topics)
     }
 
-    fn reader(&mut self) -> Reader<'_> {
+    pub(super) fn reader(&mut self) -> Reader<'_> {
         Reader::new(self.settings.properties(), "", KEYS, &mut self.faults)
     }
 
@@ -265,22 +268,6 @@ impl Reading<'_> {
         }
         if reader.optional_duration("share.park.after.ms").is_some() {
             reader.fault("share.park.after.ms", "parking is still to come; remove it");
-        }
-        self.check_dead_letters();
-    }
-
-    /// Without a mode, a topic's name means the broker's dead letters.
-    fn check_dead_letters(&mut self) {
-        let mut reader = self.reader();
-        let topic = reader
-            .optional_text(DEAD_LETTER_TOPIC)
-            .filter(|it| !it.is_empty());
-        let mode = reader.optional_choice(DEAD_LETTER_MODE);
-        match (mode, topic) {
-            (Some(mode @ ("broker" | "sluice")), _) => reader.fault(DEAD_LETTER_MODE, format!("{mode} is still to come; set it to none: records that are tolerated are then dropped and logged")),
-            (Some(_), Some(_)) => self.notes.no_effect(DEAD_LETTER_TOPIC, "errors.deadletterqueue.mode is none"),
-            (None, Some(_)) => reader.fault(DEAD_LETTER_TOPIC, "dead letters to a topic are still to come; remove it, or set errors.deadletterqueue.mode=none: records that are tolerated are then dropped and logged"),
-            (_, None) => {}
         }
     }
 

@@ -230,9 +230,6 @@ fn features_to_come_are_refused_unless_they_are_off() {
         ("share.order", "key"),
         ("share.park.after.ms", "1000"),
         ("exactly.once.mode", "ledger"),
-        ("errors.deadletterqueue.mode", "broker"),
-        ("errors.deadletterqueue.mode", "sluice"),
-        ("errors.deadletterqueue.topic.name", "dlq"),
     ] {
         let fault = faults(&[(key, value)]);
         assert_eq!(fault.lines().count(), 1, "{fault}");
@@ -241,12 +238,7 @@ fn features_to_come_are_refused_unless_they_are_off() {
             "{fault}"
         );
     }
-    good(&[
-        ("share.order", "none"),
-        ("exactly.once.mode", "off"),
-        ("errors.deadletterqueue.mode", "none"),
-        ("errors.deadletterqueue.topic.name", "dlq"),
-    ]);
+    good(&[("share.order", "none"), ("exactly.once.mode", "off")]);
 }
 
 #[test]

@@ -98,6 +98,28 @@ pub enum AdminError {
         wanted: i64,
         shown: String,
     },
+    #[error(
+        "errors.deadletterqueue.topic.name: no dead letters would arrive in {topic}: {obstacle}"
+    )]
+    NoDeadLetters { topic: String, obstacle: String },
+    #[error(
+        "errors.deadletterqueue.topic.name: {ours} is this connector's topic of dead letters, but \
+         share group {group} has {theirs} set on it already; name that one, or remove it from the \
+         group"
+    )]
+    OtherDeadLetters {
+        group: String,
+        ours: String,
+        theirs: String,
+    },
+    #[error(
+        "errors.deadletterqueue.topic.replication.factor: topic {topic} cannot be created with \
+         {replication_factor} replicas, there are fewer brokers; lower it"
+    )]
+    TooFewBrokers {
+        topic: String,
+        replication_factor: i16,
+    },
     #[error("topic {topics} is not there: create it, or correct the connector's topics")]
     TopicMissing { topics: String },
 }

@@ -9,6 +9,7 @@ use krafka::error::{ErrorCode, KrafkaError};
 use tokio::time::Instant;
 
 use super::client::Admin;
+use super::dead_letters::{COPY_RECORD, TOPIC_NAME};
 use super::error::{AdminError, Attempt, code};
 use super::group_advice::Advice;
 use super::group_settings::{
@@ -16,12 +17,14 @@ use super::group_settings::{
     LOCK_DURATION, MAX_RECORD_LOCKS, Plan, RAISED_DELIVERY_LIMIT, RENEW_ENABLE, WantedSettings,
 };
 
-const KEYS: [&str; 5] = [
+const KEYS: [&str; 7] = [
     AUTO_OFFSET_RESET,
     MAX_RECORD_LOCKS,
     DELIVERY_LIMIT,
     LOCK_DURATION,
     RENEW_ENABLE,
+    TOPIC_NAME,
+    COPY_RECORD,
 ];
 const DESCRIBE_RIGHT: &str = "DESCRIBE_CONFIGS";
 const ALTER_RIGHT: &str = "ALTER_CONFIGS";
@@ -102,7 +105,7 @@ impl Admin {
         }
     }
 
-    async fn group_entries(&self, group: &str) -> Result<Entries, AdminError> {
+    pub(super) async fn group_entries(&self, group: &str) -> Result<Entries, AdminError> {
         let resource = ConfigResource::group(group);
         let keys = KEYS.iter().map(|key| (*key).to_owned()).collect();
         let mut answers = self
@@ -178,7 +181,7 @@ impl Admin {
         Ok(None)
     }
 
-    async fn set(&self, group: &str, change: &Change) -> Result<(), KrafkaError> {
+    pub(super) async fn set(&self, group: &str, change: &Change) -> Result<(), KrafkaError> {
         let resource = ConfigResource::group(group);
         let operation = ConfigOp::set(change.key, change.value.as_str());
         let answers = self
@@ -193,7 +196,11 @@ impl Admin {
 
     /// Waits until the brokers show what the controller took: they apply it a
     /// moment later, and a member that joins in between would miss it.
-    async fn shown(&self, group: &str, changes: &[Change]) -> Result<Entries, AdminError> {
+    pub(super) async fn shown(
+        &self,
+        group: &str,
+        changes: &[Change],
+    ) -> Result<Entries, AdminError> {
         let deadline = Instant::now() + SHOWN_WITHIN;
         loop {
             let entries = self.group_entries(group).await?;

@@ -4,6 +4,8 @@
 //! around them are methods of [`Admin`], each in the file of its subject.
 
 mod client;
+mod dead_letter_topic;
+mod dead_letters;
 mod error;
 mod group_advice;
 mod group_configs;

@@ -2,12 +2,9 @@
 
 mod config;
 mod encode;
-mod handle;
-mod producers;
 mod receipts;
 mod route;
 mod sink;
-mod verdict;
 
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,8 @@ use sluice_actors::outcome::Cause;
 use sluice_actors::ports::sink::SinkError;
 use sluice_actors::report::Report;
 
+use crate::kafka::producer::Receipt;
+
 /// Shared by a put and the producer's thread, which may tell the last of it
 /// long after the put was given up.
 #[derive(Debug)]
@@ -39,9 +41,9 @@ impl Receipts {
     }
 
     /// One for a record that is about to be sent.
-    pub(super) fn receipt(self: &Arc<Self>, place: usize) -> Box<Receipt> {
+    pub(super) fn receipt(self: &Arc<Self>, place: usize) -> Box<PutReceipt> {
         self.open.fetch_add(1, Ordering::AcqRel);
-        Box::new(Receipt {
+        Box::new(PutReceipt {
             receipts: Arc::clone(self),
             place,
             is_told: AtomicBool::new(false),
@@ -98,39 +100,40 @@ impl Receipts {
 
 /// Travels with one record through the producer.
 #[derive(Debug)]
-pub(super) struct Receipt {
+pub(super) struct PutReceipt {
     receipts: Arc<Receipts>,
     place: usize,
     /// Whether anything was said of the record.
     is_told: AtomicBool,
 }
 
-impl Receipt {
-    pub(super) fn delivered(&self) {
+impl Receipt for PutReceipt {
+    fn delivered(&self) {
         self.tell().report.delivered(self.place);
     }
 
-    pub(super) fn reject(&self, cause: String) {
+    fn reject(&self, cause: String) {
         self.tell().report.reject(self.place, cause);
     }
 
-    pub(super) fn retry(&self, cause: String) {
+    fn retry(&self, cause: String) {
         self.tell().report.retry(self.place, cause);
     }
 
-    /// The record or another one of its batch is at fault.
-    pub(super) fn suspect(&self) {
+    fn suspect(&self) {
         self.tell().told.lock().suspects.push(self.place);
     }
 
-    pub(super) fn fail(&self, error: SinkError) {
+    fn fail(&self, error: SinkError) {
         self.tell().fail(error);
     }
 
-    pub(super) fn denied(&self, topic: &str) {
+    fn denied(&self, topic: &str) {
         self.receipts.told.lock().denied_topic = Some(topic.to_owned());
     }
+}
 
+impl PutReceipt {
     fn tell(&self) -> &Receipts {
         self.is_told.store(true, Ordering::Release);
         &self.receipts
@@ -139,7 +142,7 @@ impl Receipt {
 
 /// However a receipt ends, its record is on its way no more. One that ends
 /// without a word may or may not have arrived: silence would count as delivered.
-impl Drop for Receipt {
+impl Drop for PutReceipt {
     fn drop(&mut self) {
         if !self.is_told.load(Ordering::Acquire) {
             self.receipts.report.retry(self.place, "no delivery report");

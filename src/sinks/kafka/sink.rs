@@ -13,16 +13,15 @@ use sluice_actors::record::SinkRecord;
 use sluice_actors::report::Report;
 
 use crate::config::connector::is_topic;
+use crate::kafka::producer::{Handle, Outgoing, Producers};
 use crate::sinks::kafka::config::{KafkaConfig, loop_message};
 use crate::sinks::kafka::encode::Encoding;
-use crate::sinks::kafka::handle::{Handle, Outgoing};
-use crate::sinks::kafka::producers::Producers;
-use crate::sinks::kafka::receipts::Receipts;
+use crate::sinks::kafka::receipts::{PutReceipt, Receipts};
 
 /// Makes sinks that share one producer.
 pub struct KafkaFactory {
     config: Arc<KafkaConfig>,
-    producers: Arc<Producers>,
+    producers: Arc<Producers<PutReceipt>>,
 }
 
 impl KafkaFactory {
@@ -57,7 +56,7 @@ impl SinkFactory for KafkaFactory {
 
 struct KafkaSink {
     config: Arc<KafkaConfig>,
-    producers: Arc<Producers>,
+    producers: Arc<Producers<PutReceipt>>,
     /// Topics that records may go to, found by looking once.
     good_topics: HashSet<String, RandomState>,
     /// What the last put was not allowed to write to.
@@ -105,7 +104,7 @@ impl KafkaSink {
     /// Sends records until one fails the sink as a whole.
     async fn send_all(
         &mut self,
-        producer: &Handle,
+        producer: &Handle<PutReceipt>,
         records: &[SinkRecord],
         places: impl IntoIterator<Item = usize> + Send,
         receipts: &Arc<Receipts>,
@@ -133,7 +132,7 @@ impl KafkaSink {
                     continue;
                 }
             };
-            let mut outgoing: Outgoing<'_> =
+            let mut outgoing: Outgoing<'_, PutReceipt> =
                 BaseRecord::with_opaque_to(&topic, receipts.receipt(place));
             outgoing.partition = config.keeps_partition.then_some(record.partition.partition);
             outgoing.key = encoding.key.as_deref();
@@ -151,7 +150,7 @@ impl KafkaSink {
         &mut self,
         topic: &str,
         record: &SinkRecord,
-        producer: &Handle,
+        producer: &Handle<PutReceipt>,
     ) -> Result<(), TopicFlaw> {
         if self.good_topics.contains(topic) {
             return Ok(());

@@ -61,7 +61,7 @@ const REJECT: [Metric; 2] = counted!(
     "records rejected",
     "sink-record-reject-total",
     "sink-record-reject-rate",
-    "Records whose REJECT the broker has confirmed",
+    "Records put aside: whose REJECT the broker has confirmed, or the ACCEPT behind their dead letter",
     Count::Rejected,
     |it| Some(it.view.totals.rejected as f64)
 );

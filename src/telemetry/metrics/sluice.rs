@@ -63,6 +63,13 @@ pub(super) const SLUICE: &[Metric] = &[
     metric(
         Group::Sluice,
         Kind::Gauge,
+        "dead-letters-waiting",
+        "Records in flight that failed, and wait for their dead letters to be written",
+        Value::Connector(|it| Some(it.view.letters_waiting as f64)),
+    ),
+    metric(
+        Group::Sluice,
+        Kind::Gauge,
         "bytes-held",
         "Bytes of records in flight",
         Value::Connector(|it| Some(it.view.held_bytes as f64)),

@@ -42,6 +42,20 @@ pub(super) const TASK_ERROR: &[Metric] = &[
     ),
     metric(
         Group::TaskError,
+        Kind::Counter,
+        "deadletterqueue-produce-requests",
+        "Dead letters sent, those sent again too, with errors.deadletterqueue.mode=sluice",
+        Value::Connector(|it| Some(it.view.letters.requests as f64)),
+    ),
+    metric(
+        Group::TaskError,
+        Kind::Counter,
+        "deadletterqueue-produce-failures",
+        "Dead letters sent in vain",
+        Value::Connector(|it| Some(it.view.letters.failures as f64)),
+    ),
+    metric(
+        Group::TaskError,
         Kind::Gauge,
         "last-error-timestamp",
         "When a record failed last, in milliseconds since 1970",

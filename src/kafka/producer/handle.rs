@@ -1,6 +1,7 @@
 //! One producer of librdkafka: its delivery reports, its troubles, its end.
 
 use std::error::Error;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -21,23 +22,23 @@ use sluice_actors::ports::sink::SinkError;
 
 use crate::config::producer::ProducerConfig;
 use crate::kafka::client_config::TokenSource;
-use crate::sinks::kafka::receipts::Receipt;
-use crate::sinks::kafka::verdict::{Verdict, advice, judge};
+use crate::kafka::producer::receipt::Receipt;
+use crate::kafka::producer::verdict::{Verdict, advice, judge};
 
 /// librdkafka does not tell when there is room again.
 const FULL_QUEUE_PAUSE: Duration = Duration::from_millis(2);
 
-pub(super) type Outgoing<'a> = BaseRecord<'a, [u8], [u8], Box<Receipt>>;
+pub(crate) type Outgoing<'a, R> = BaseRecord<'a, [u8], [u8], Box<R>>;
 
-/// A producer that any number of puts may use at once.
-pub(super) struct Handle {
+/// A producer that any number of tasks may use at once.
+pub(crate) struct Handle<R: Receipt> {
     /// `None` only while it is dropped.
-    producer: Option<ThreadedProducer<Deliveries>>,
+    producer: Option<ThreadedProducer<Deliveries<R>>>,
     /// Empty until it has connected.
     cluster_id: String,
 }
 
-impl Handle {
+impl<R: Receipt> Handle<R> {
     /// `alone`: each record travels in a batch of its own, so that a refusal
     /// is about that record.
     pub(super) fn start(config: &ProducerConfig, alone: bool) -> KafkaResult<Self> {
@@ -53,7 +54,7 @@ impl Handle {
         })
     }
 
-    fn deliveries(&self) -> Option<&Deliveries> {
+    fn deliveries(&self) -> Option<&Deliveries<R>> {
         let producer = self.producer.as_ref()?;
         Some(producer.client().context())
     }
@@ -78,7 +79,7 @@ impl Handle {
         is_connected
     }
 
-    pub(super) fn cluster_id(&self) -> &str {
+    pub(crate) fn cluster_id(&self) -> &str {
         &self.cluster_id
     }
 
@@ -94,7 +95,7 @@ impl Handle {
 
     /// Hands a record over, waiting for room. Its receipt tells the rest, also
     /// when it is dropped since there is no producer.
-    pub(super) async fn send(&self, mut outgoing: Outgoing<'_>) {
+    pub(crate) async fn send(&self, mut outgoing: Outgoing<'_, R>) {
         let Some(producer) = &self.producer else {
             return;
         };
@@ -114,7 +115,7 @@ impl Handle {
 }
 
 /// Ending a producer waits for its threads.
-impl Drop for Handle {
+impl<R: Receipt> Drop for Handle<R> {
     fn drop(&mut self) {
         let producer = self.producer.take();
         let ending = std::thread::Builder::new().name("sluice-producer-end".to_owned());
@@ -125,13 +126,14 @@ impl Drop for Handle {
 }
 
 /// Takes what librdkafka reports, on the producer's thread.
-struct Deliveries {
+struct Deliveries<R> {
     alone: bool,
     tokens: Option<TokenSource>,
     dead: AtomicBool,
     troubled: AtomicBool,
     /// The newest complaint, and whether no broker is left.
     complaint: Mutex<Complaint>,
+    receipts: PhantomData<fn(R)>,
 }
 
 #[derive(Default)]
@@ -140,7 +142,7 @@ struct Complaint {
     lasts: bool,
 }
 
-impl Deliveries {
+impl<R: Receipt> Deliveries<R> {
     fn new(alone: bool, tokens: Option<TokenSource>) -> Self {
         Self {
             alone,
@@ -148,6 +150,7 @@ impl Deliveries {
             dead: AtomicBool::new(false),
             troubled: AtomicBool::new(false),
             complaint: Mutex::default(),
+            receipts: PhantomData,
         }
     }
 
@@ -164,7 +167,7 @@ impl Deliveries {
     }
 
     /// A record that the producer did not even take.
-    fn refused(&self, receipt: &Receipt, error: &KafkaError, topic: &str) {
+    fn refused(&self, receipt: &R, error: &KafkaError, topic: &str) {
         if error.rdkafka_error_code() == Some(Code::MessageSizeTooLarge) {
             let setting = "producer.override.max.request.size";
             return receipt.reject(format!(
@@ -175,7 +178,7 @@ impl Deliveries {
     }
 
     /// Says what became of a record that was not delivered.
-    fn settle(&self, receipt: &Receipt, error: &KafkaError, topic: &str) {
+    fn settle(&self, receipt: &R, error: &KafkaError, topic: &str) {
         let code = error.rdkafka_error_code().unwrap_or(Code::Fail);
         let cause = || format!("topic {topic}: {code}{}", advice(code));
         match judge(code) {
@@ -198,10 +201,10 @@ impl Deliveries {
     }
 }
 
-impl ProducerContext for Deliveries {
-    type DeliveryOpaque = Box<Receipt>;
+impl<R: Receipt> ProducerContext for Deliveries<R> {
+    type DeliveryOpaque = Box<R>;
 
-    fn delivery(&self, result: &DeliveryResult<'_>, receipt: Box<Receipt>) {
+    fn delivery(&self, result: &DeliveryResult<'_>, receipt: Box<R>) {
         match result {
             Ok(_) => {
                 self.all_is_well();
@@ -212,7 +215,7 @@ impl ProducerContext for Deliveries {
     }
 }
 
-impl ClientContext for Deliveries {
+impl<R: Receipt> ClientContext for Deliveries<R> {
     const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
 
     fn generate_oauth_token(&self, _: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
@@ -256,11 +259,50 @@ impl ClientContext for Deliveries {
 
 #[cfg(test)]
 mod tests {
-    use sluice_actors::outcome::Outcome;
-    use sluice_actors::report::Report;
+    use std::sync::Arc;
 
     use super::*;
-    use crate::sinks::kafka::receipts::Receipts;
+
+    /// Notes every word.
+    struct Words(Arc<Mutex<Vec<&'static str>>>);
+
+    impl Words {
+        fn say(&self, word: &'static str) {
+            self.0.lock().push(word);
+        }
+    }
+
+    impl Receipt for Words {
+        fn delivered(&self) {
+            self.say("delivered");
+        }
+
+        fn reject(&self, _: String) {
+            self.say("reject");
+        }
+
+        fn retry(&self, _: String) {
+            self.say("retry");
+        }
+
+        fn suspect(&self) {
+            self.say("suspect");
+        }
+
+        fn fail(&self, _: SinkError) {
+            self.say("fail");
+        }
+
+        fn denied(&self, _: &str) {
+            self.say("denied");
+        }
+    }
+
+    impl Drop for Words {
+        fn drop(&mut self) {
+            self.say("dropped");
+        }
+    }
 
     #[tokio::test]
     async fn what_is_handed_to_no_producer_is_not_delivered() {
@@ -268,13 +310,10 @@ mod tests {
             producer: None,
             cluster_id: String::new(),
         };
-        let report = Report::new(1);
-        let receipts = Receipts::new(report.clone());
-        let outgoing = BaseRecord::with_opaque_to("orders", receipts.receipt(0));
+        let said = Arc::default();
+        let receipt = Box::new(Words(Arc::clone(&said)));
+        let outgoing = BaseRecord::with_opaque_to("orders", receipt);
         handle.send(outgoing.payload(b"x".as_slice())).await;
-        receipts.all_told().await;
-        assert_eq!(receipts.result(), Ok(()));
-        let retried = (0, Outcome::Retry("no delivery report".into()));
-        assert_eq!(report.every_call(), [retried]);
+        assert_eq!(*said.lock(), ["dropped"]);
     }
 }

@@ -10,20 +10,21 @@ use tokio::task::spawn_blocking;
 use sluice_actors::ports::sink::SinkError;
 
 use crate::config::producer::ProducerConfig;
-use crate::sinks::kafka::handle::Handle;
+use crate::kafka::producer::handle::Handle;
+use crate::kafka::producer::receipt::Receipt;
 
 /// How long a broker may take to answer when it is asked apart from records.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// Makes producers when they are needed, and others for those that died.
-pub(super) struct Producers {
+pub(crate) struct Producers<R: Receipt> {
     config: ProducerConfig,
-    together: Mutex<Option<Arc<Handle>>>,
-    alone: Mutex<Option<Arc<Handle>>>,
+    together: Mutex<Option<Arc<Handle<R>>>>,
+    alone: Mutex<Option<Arc<Handle<R>>>>,
 }
 
-impl Producers {
-    pub(super) fn new(config: ProducerConfig) -> Self {
+impl<R: Receipt> Producers<R> {
+    pub(crate) fn new(config: ProducerConfig) -> Self {
         Self {
             config,
             together: Mutex::default(),
@@ -31,26 +32,26 @@ impl Producers {
         }
     }
 
-    pub(super) const fn config(&self) -> &ProducerConfig {
+    pub(crate) const fn config(&self) -> &ProducerConfig {
         &self.config
     }
 
     /// The one for all records.
-    pub(super) async fn together(&self) -> Result<Arc<Handle>, SinkError> {
+    pub(crate) async fn together(&self) -> Result<Arc<Handle<R>>, SinkError> {
         self.living(&self.together, false).await
     }
 
     /// The one that sends each record by itself, for those whose batch was
     /// refused.
-    pub(super) async fn alone(&self) -> Result<Arc<Handle>, SinkError> {
+    pub(crate) async fn alone(&self) -> Result<Arc<Handle<R>>, SinkError> {
         self.living(&self.alone, true).await
     }
 
     /// The one for all records, after it has looked at a topic again.
-    pub(super) async fn together_after_look_up(
+    pub(crate) async fn together_after_look_up(
         &self,
         topic: String,
-    ) -> Result<Arc<Handle>, SinkError> {
+    ) -> Result<Arc<Handle<R>>, SinkError> {
         let handle = self.together().await?;
         let looking = Arc::clone(&handle);
         // A look that fails shows in the put that follows.
@@ -60,9 +61,9 @@ impl Producers {
 
     async fn living(
         &self,
-        slot: &Mutex<Option<Arc<Handle>>>,
+        slot: &Mutex<Option<Arc<Handle<R>>>>,
         alone: bool,
-    ) -> Result<Arc<Handle>, SinkError> {
+    ) -> Result<Arc<Handle<R>>, SinkError> {
         let mut slot = slot.lock().await;
         if let Some(handle) = slot.as_ref().filter(|handle| !handle.is_dead()) {
             return Ok(Arc::clone(handle));
@@ -72,7 +73,7 @@ impl Producers {
         Ok(handle)
     }
 
-    async fn start(&self, alone: bool) -> Result<Arc<Handle>, SinkError> {
+    async fn start(&self, alone: bool) -> Result<Arc<Handle<R>>, SinkError> {
         let config = self.config.clone();
         let started = spawn_blocking(move || {
             let mut handle = Handle::start(&config, alone)?;
@@ -87,7 +88,7 @@ impl Producers {
         }
     }
 
-    fn unreachable(&self, handle: &Handle) -> SinkError {
+    fn unreachable(&self, handle: &Handle<R>) -> SinkError {
         let servers = self.config.client.bootstrap_servers.join(",");
         let trouble = handle
             .trouble()

@@ -1,0 +1,59 @@
+//! Makes sure, before a connector joins, that its dead letters would arrive.
+
+use std::sync::Arc;
+
+use sluice_actors::ports::dead_letter::DeadLetterQueue;
+
+use super::start::{StartError, admin};
+use crate::config::connector::{
+    ConnectorConfig, DEAD_LETTER_TOPIC, DeadLetters, WrittenDeadLetters,
+};
+use crate::kafka::admin::Admin;
+use crate::kafka::dead_letters::{Context, DeadLetterTopic};
+
+const SERVERS: &str = "producer.override.bootstrap.servers";
+
+/// `None` when we write none; the brokers may then. `source` is the admin side
+/// of the cluster that is read.
+pub(super) async fn prepare(
+    config: &ConnectorConfig,
+    source: &Admin,
+) -> Result<Option<Arc<dyn DeadLetterQueue>>, StartError> {
+    match &config.dead_letters {
+        DeadLetters::None => Ok(None),
+        DeadLetters::Broker { topic } => {
+            let group = &config.share.group_id;
+            for warning in source.prepare_broker_dead_letters(group, topic).await? {
+                tracing::warn!(connector = %config.name, "{warning}");
+            }
+            Ok(None)
+        }
+        DeadLetters::Sluice(written) => {
+            let target = admin(&written.producer.client, SERVERS).await?;
+            check_loop(config, written, source, &target).await?;
+            target
+                .create_dead_letter_topic(&written.topic, written.replication_factor)
+                .await?;
+            let context = Context::of(config);
+            Ok(Some(Arc::new(DeadLetterTopic::new(written, context))))
+        }
+    }
+}
+
+/// One cluster may go by several addresses, so that only its id tells whether
+/// a topic of that name is read.
+async fn check_loop(
+    config: &ConnectorConfig,
+    written: &WrittenDeadLetters,
+    source: &Admin,
+    target: &Admin,
+) -> Result<(), StartError> {
+    let topic = &written.topic;
+    if config.topics.contains(topic) && source.cluster_id().await? == target.cluster_id().await? {
+        return Err(StartError::Refused(format!(
+            "{DEAD_LETTER_TOPIC}: {topic} is read by this connector in the same cluster, so that \
+             its dead letters would come round for ever; name another topic"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,352 @@
+//! Whether the brokers' dead letters would arrive: they archive a rejected
+//! record also when its letter cannot be written, so it is checked before joining.
+//! Decisions are pure functions; the calls are below them.
+
+use krafka::admin::{
+    ConfigResource, DescribeClusterOptions, DescribeConfigsOptions, DescribeFeaturesOptions,
+};
+use krafka::error::{ErrorCode, KrafkaError};
+
+use super::client::Admin;
+use super::error::{AdminError, Attempt, code};
+use super::group_settings::{Change, Entries};
+
+/// The group's settings; the first is Connect's name as well.
+pub(super) const TOPIC_NAME: &str = "errors.deadletterqueue.topic.name";
+pub(super) const COPY_RECORD: &str = "errors.deadletterqueue.copy.record.enable";
+/// The topic's.
+const FOR_GROUPS: &str = "errors.deadletterqueue.group.enable";
+/// The brokers'.
+const PREFIX: &str = "errors.deadletterqueue.topic.name.prefix";
+const AUTO_CREATE: &str = "errors.deadletterqueue.auto.create.topics.enable";
+
+const SHARE_VERSION: &str = "share.version";
+/// From this level on brokers write dead letters.
+const WITH_DEAD_LETTERS: i16 = 2;
+
+/// What the cluster says about a topic of the brokers' dead letters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Ground {
+    /// The finalized level; 0 if there is none.
+    share_version: i16,
+    prefix: String,
+    auto_create: bool,
+    /// Whether the topic takes letters of groups; `None` if it is not there.
+    for_groups: Option<bool>,
+}
+
+/// What is in the way of letters to this topic, and what to do.
+fn obstacle(topic: &str, ground: &Ground, servers: &str) -> Option<String> {
+    let Ground {
+        share_version,
+        prefix,
+        auto_create,
+        for_groups,
+    } = ground;
+    if *share_version < WITH_DEAD_LETTERS {
+        return Some(format!(
+            "the cluster's {SHARE_VERSION} is {share_version}, and brokers write dead letters from \
+             {WITH_DEAD_LETTERS} on (Kafka 4.4); raise it with `kafka-features.sh \
+             --bootstrap-server {servers} upgrade --feature {SHARE_VERSION}={WITH_DEAD_LETTERS}`"
+        ));
+    }
+    if !topic.starts_with(prefix) {
+        return Some(format!(
+            "brokers write dead letters only to topics whose names begin with {prefix} ({PREFIX}); \
+             take {prefix}{topic}"
+        ));
+    }
+    match for_groups {
+        None if !auto_create => Some(format!(
+            "the topic is not there, and brokers do not create it ({AUTO_CREATE}=false); create \
+             it with `kafka-topics.sh --bootstrap-server {servers} --create --topic {topic} \
+             --config {FOR_GROUPS}=true`"
+        )),
+        Some(false) => Some(format!(
+            "the topic takes no dead letters of groups; allow it with `kafka-configs.sh \
+             --bootstrap-server {servers} --alter --entity-type topics --entity-name {topic} \
+             --add-config {FOR_GROUPS}=true`"
+        )),
+        None | Some(true) => None,
+    }
+}
+
+/// What to set on the group, and the operator's own choices that we keep.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Plan {
+    changes: Vec<Change>,
+    keeps_payloads_out: bool,
+}
+
+/// An operator's other topic stays his, and the connector does not start.
+fn plan(topic: &str, entries: &Entries) -> Result<Plan, String> {
+    let set = |key, value: &str| Change {
+        key,
+        value: value.to_owned(),
+        asked: true,
+    };
+    let mut plan = Plan::default();
+    match entries.get(TOPIC_NAME) {
+        Some(entry) if entry.value == topic => {}
+        Some(entry) if entry.of_group && !entry.value.is_empty() => {
+            return Err(entry.value.clone());
+        }
+        _ => plan.changes.push(set(TOPIC_NAME, topic)),
+    }
+    match entries.get(COPY_RECORD) {
+        Some(entry) if entry.value == "true" => {}
+        Some(entry) if entry.of_group => plan.keeps_payloads_out = true,
+        _ => plan.changes.push(set(COPY_RECORD, "true")),
+    }
+    Ok(plan)
+}
+
+impl Admin {
+    /// Makes a share group's rejected records go to the brokers' dead-letter
+    /// topic, never over another one that an operator has set. Returns what
+    /// the operator should know.
+    ///
+    /// # Errors
+    /// Whatever would keep a letter from arriving.
+    pub async fn prepare_broker_dead_letters(
+        &self,
+        group: &str,
+        topic: &str,
+    ) -> Result<Vec<String>, AdminError> {
+        let ground = self.ground(topic).await?;
+        if let Some(obstacle) = obstacle(topic, &ground, &self.bootstrap_servers) {
+            let topic = topic.to_owned();
+            return Err(AdminError::NoDeadLetters { topic, obstacle });
+        }
+        let entries = self.group_entries(group).await?;
+        let plan = plan(topic, &entries).map_err(|theirs| AdminError::OtherDeadLetters {
+            group: group.to_owned(),
+            ours: topic.to_owned(),
+            theirs,
+        })?;
+        for change in &plan.changes {
+            self.set(group, change).await.map_err(|error| {
+                let attempt = Attempt {
+                    doing: "set errors.deadletterqueue.* among the settings",
+                    right: "ALTER_CONFIGS",
+                    resource: format!("group {group}"),
+                };
+                attempt.failed(error)
+            })?;
+        }
+        if !plan.changes.is_empty() {
+            self.shown(group, &plan.changes).await?;
+        }
+        let warning = format!(
+            "{COPY_RECORD}=false is set on share group {group} already and is kept: dead letters \
+             in {topic} have neither key nor value"
+        );
+        Ok(plan
+            .keeps_payloads_out
+            .then_some(warning)
+            .into_iter()
+            .collect())
+    }
+
+    async fn ground(&self, topic: &str) -> Result<Ground, AdminError> {
+        let share_version = self.share_version().await?;
+        if share_version < WITH_DEAD_LETTERS {
+            // Older brokers know none of the rest.
+            return Ok(Ground {
+                share_version,
+                prefix: String::new(),
+                auto_create: false,
+                for_groups: None,
+            });
+        }
+        let (prefix, auto_create) = self.brokers_rules().await?;
+        Ok(Ground {
+            share_version,
+            prefix,
+            auto_create,
+            for_groups: self.takes_letters_of_groups(topic).await?,
+        })
+    }
+
+    async fn share_version(&self) -> Result<i16, AdminError> {
+        let attempt = Attempt {
+            doing: "read the features",
+            right: "DESCRIBE",
+            resource: "the cluster".to_owned(),
+        };
+        let features = self
+            .client
+            .describe_features(DescribeFeaturesOptions::default())
+            .await
+            .map_err(|error| attempt.failed(error))?;
+        let mut finalized = features.finalized.iter();
+        let level = finalized.find(|feature| feature.name == SHARE_VERSION);
+        Ok(level.map_or(0, |feature| feature.max_version_level))
+    }
+
+    /// The prefix, and whether brokers create topics.
+    async fn brokers_rules(&self) -> Result<(String, bool), AdminError> {
+        let attempt = Attempt {
+            doing: "read the settings",
+            right: "DESCRIBE_CONFIGS",
+            resource: "the cluster".to_owned(),
+        };
+        let described = self
+            .client
+            .describe_cluster(DescribeClusterOptions::default())
+            .await;
+        let cluster = described.map_err(|error| attempt.failed(error))?;
+        let mut rules = (String::new(), false);
+        let Some(broker) = cluster.brokers.first() else {
+            return Ok(rules);
+        };
+        let broker = ConfigResource::broker(broker.id);
+        let told = self.settings(broker, &[PREFIX, AUTO_CREATE]).await;
+        for (key, value) in told.map_err(|error| attempt.failed(error))? {
+            match key.as_str() {
+                PREFIX => rules.0 = value,
+                AUTO_CREATE => rules.1 = value == "true",
+                _ => {}
+            }
+        }
+        Ok(rules)
+    }
+
+    async fn takes_letters_of_groups(&self, topic: &str) -> Result<Option<bool>, AdminError> {
+        let attempt = Attempt {
+            doing: "read the settings",
+            right: "DESCRIBE_CONFIGS",
+            resource: format!("topic {topic}"),
+        };
+        let resource = ConfigResource::topic(topic);
+        match self.settings(resource, &[FOR_GROUPS]).await {
+            Ok(told) => {
+                let is_on = |(key, value): &(String, String)| key == FOR_GROUPS && value == "true";
+                Ok(Some(told.iter().any(is_on)))
+            }
+            Err(error) if code(&error) == Some(ErrorCode::UnknownTopicOrPartition) => Ok(None),
+            Err(error) => Err(attempt.failed(error)),
+        }
+    }
+
+    async fn settings(
+        &self,
+        resource: ConfigResource,
+        keys: &[&str],
+    ) -> Result<Vec<(String, String)>, KrafkaError> {
+        let keys = keys.iter().map(|key| (*key).to_owned()).collect();
+        let options = DescribeConfigsOptions::default().config_names(keys);
+        let mut answers = self
+            .client
+            .describe_configs([resource.clone()], options)
+            .await?;
+        let entries = answers
+            .remove(&resource)
+            .unwrap_or_else(|| Ok(Vec::new()))?;
+        let told = entries.into_iter();
+        Ok(told
+            .filter_map(|entry| Some((entry.name, entry.value?)))
+            .collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::group_settings::Entry;
+    use super::*;
+
+    fn ground() -> Ground {
+        Ground {
+            share_version: 2,
+            prefix: "dlq.".to_owned(),
+            auto_create: false,
+            for_groups: Some(true),
+        }
+    }
+
+    fn obstacle_of(topic: &str, ground: &Ground) -> String {
+        obstacle(topic, ground, "kafka:9092").unwrap_or_default()
+    }
+
+    fn entries(listed: &[(&str, &str, bool)]) -> Entries {
+        let entry = |(key, value, of_group): &(&str, &str, bool)| {
+            let value = (*value).to_owned();
+            let of_group = *of_group;
+            ((*key).to_owned(), Entry { value, of_group })
+        };
+        listed.iter().map(entry).collect()
+    }
+
+    fn set(plan: &Plan) -> Vec<(&str, &str)> {
+        let changes = plan.changes.iter();
+        changes
+            .map(|change| (change.key, change.value.as_str()))
+            .collect()
+    }
+
+    #[test]
+    fn a_topic_that_takes_letters_is_in_nobodys_way() {
+        assert_eq!(obstacle_of("dlq.orders", &ground()), "");
+        let to_be_created = Ground {
+            auto_create: true,
+            for_groups: None,
+            ..ground()
+        };
+        assert_eq!(obstacle_of("dlq.orders", &to_be_created), "");
+    }
+
+    #[test]
+    fn whatever_would_keep_letters_away_is_told_with_its_remedy() {
+        let old = Ground {
+            share_version: 1,
+            ..ground()
+        };
+        let text = obstacle_of("dlq.orders", &old);
+        assert!(
+            text.contains("upgrade --feature share.version=2`"),
+            "{text}"
+        );
+        let text = obstacle_of("orders-dead", &ground());
+        assert!(text.contains("take dlq.orders-dead"), "{text}");
+        let missing = Ground {
+            for_groups: None,
+            ..ground()
+        };
+        let text = obstacle_of("dlq.orders", &missing);
+        assert!(text.contains("kafka-topics.sh"), "{text}");
+        let closed = Ground {
+            for_groups: Some(false),
+            ..ground()
+        };
+        let text = obstacle_of("dlq.orders", &closed);
+        assert!(
+            text.contains("--add-config errors.deadletterqueue.group.enable=true`"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_fresh_group_gets_the_topic_and_letters_with_their_payload() {
+        let fresh = entries(&[(TOPIC_NAME, "", false), (COPY_RECORD, "false", false)]);
+        let plan = plan("dlq.orders", &fresh).unwrap();
+        assert_eq!(
+            set(&plan),
+            [(TOPIC_NAME, "dlq.orders"), (COPY_RECORD, "true")]
+        );
+    }
+
+    #[test]
+    fn an_operators_choice_is_never_set_over() {
+        let theirs = entries(&[
+            (TOPIC_NAME, "dlq.theirs", true),
+            (COPY_RECORD, "true", true),
+        ]);
+        assert_eq!(plan("dlq.orders", &theirs), Err("dlq.theirs".to_owned()));
+        let no_copy = entries(&[
+            (TOPIC_NAME, "dlq.orders", true),
+            (COPY_RECORD, "false", true),
+        ]);
+        let plan = plan("dlq.orders", &no_copy).unwrap();
+        assert!(plan.changes.is_empty() && plan.keeps_payloads_out);
+    }
+}
