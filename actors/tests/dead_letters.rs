@@ -95,7 +95,11 @@ fn start(
     let view = LiveView::new();
     let mut conversion = conversion_of_values(Picky);
     conversion.transforms = vec![Arc::new(Fussy)];
-    let mut spec = spec(policy(4, Tolerance::All), conversion, sink.clone());
+    let mut spec = spec(
+        policy(4, Tolerance::All),
+        conversion,
+        Arc::new(sink.clone()),
+    );
     spec.dead_letters = Some(Arc::new(queue.clone()));
     let pipeline = Pipeline::start(
         spec,

@@ -1,6 +1,7 @@
 //! What happens to dead letters when an actor dies.
 
 use super::*;
+use crate::credit::Credit;
 use crate::testing::{FakeDeadLetters, Post};
 
 /// The stage dies while letters are on their way: the next generation writes
@@ -20,7 +21,7 @@ async fn letters_survive_the_death_of(stage: Stage) {
     let (source, events) = FakeSource::start(&credit, &[400], Duration::from_secs(1));
     let view = LiveView::new();
     let policy = testing::policy(4, Tolerance::All);
-    let mut spec = testing::spec(policy, conversion_of_values(AsTheyAre), sink);
+    let mut spec = testing::spec(policy, conversion_of_values(AsTheyAre), Arc::new(sink));
     spec.dead_letters = Some(Arc::new(queue.clone()));
     let pipeline = Pipeline::start(
         spec,
