@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use sluice_test_support::counting::Tally;
-use sluice_test_support::produce::{NewRecord, ids, produce};
+use sluice_test_support::produce::{NewRecord, ids, json_records, produce};
 use sluice_test_support::wait::eventually;
 use sluice_test_support::worker::{Worker, run_command};
 
@@ -163,4 +163,32 @@ async fn a_worker_is_ready_once_its_connector_has_joined_and_opened_its_sinks() 
     let (_, root) = api.get("/").await?;
     assert!(root["kafka_cluster_id"].is_string(), "{root}");
     Ok(())
+}
+
+/// With `share.auto.offset.reset=latest`, what is produced before the group has
+/// a position is not for it; once the worker says that it is ready, all is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_produced_once_it_is_ready_arrives_though_the_group_begins_at_the_end() -> Result<()>
+{
+    const MANY: i32 = 12;
+    const RECORDS: usize = 240;
+    let stage = Stage::set("from-the-end", MANY).await?;
+    let servers = stage.kafka.bootstrap_servers();
+    let earlier = (0..MANY).map(|partition| NewRecord::value("earlier").partition(partition));
+    produce(servers, &stage.name, earlier).await?;
+    let mut connector = stage.to_null(TASKS);
+    connector["share.auto.offset.reset"] = json!("latest");
+    let worker = stage.worker(&connector)?;
+    let api = Api::of(&worker).await?;
+    let ready = |code, _: &Value| code == StatusCode::OK;
+    api.wait_for("/health/ready", MINUTE, ready).await?;
+    produce(servers, &stage.name, json_records(RECORDS, MANY, 100)).await?;
+    eventually("all are delivered", MINUTE, async || {
+        let missing = Tally::from_json_lines(&stage.file(), "/id")?.missing(ids(RECORDS));
+        ensure!(missing.is_empty(), "{} are missing", missing.len());
+        Ok(())
+    })
+    .await?;
+    assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
+    Tally::from_json_lines(&stage.file(), "/id")?.exactly_once(ids(RECORDS))
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
+use sluice_test_support::consume::read_topic;
 use sluice_test_support::produce::{json_records, produce};
 use sluice_test_support::receiver::{Arrival, Receiver, Reply};
 use sluice_test_support::worker::{Worker, WorkerOptions};
@@ -44,6 +45,8 @@ const HTTP_SECRETS: [&str; 8] = [
 const SAID: &str = "said-by-the-endpoint";
 const CLIENT: &str = "no-secret & shown";
 
+const LETTERS: &str = "headers of dead letters";
+
 /// All that came, as an endpoint with a talkative error repeats it.
 fn repeated(arrival: &Arrival) -> String {
     let headers = ["authorization", "x-api-key"].map(|name| arrival.header(name));
@@ -69,9 +72,12 @@ fn talkative(arrival: &Arrival) -> Reply {
     }
     match (arrival.attempt, text.contains("id-000007")) {
         _ if path.starts_with("/no-token") => failure(401),
-        // A connector that fails, or puts this one aside.
+        // A connector that fails, or puts these aside.
         (_, true) if path.starts_with("/bearer") => Reply::body(400, repeated_in_json(arrival)),
         (_, true) if path.starts_with("/basic") => failure(400),
+        _ if path.starts_with("/basic") && text.contains("id-000009") => {
+            Reply::body(400, repeated_in_json(arrival))
+        }
         (0, true) => failure(503),
         (1, true) => failure(401),
         (2, true) => failure(500),
@@ -93,6 +99,22 @@ fn hook(stage: &Stage, receiver: &Receiver, kind: &str, settings: &Value) -> (St
     (name, connector)
 }
 
+fn letters_of(stage: &Stage) -> String {
+    format!("dlq.{}", stage.name)
+}
+
+/// What dead letters tell beside their records.
+async fn headers_of_letters(stage: &Stage) -> Result<String> {
+    let servers = stage.kafka.bootstrap_servers();
+    let letters = read_topic(servers, &letters_of(stage)).await?;
+    let headers = letters.into_iter().flat_map(|letter| letter.headers);
+    let told = headers.map(|(name, value)| {
+        let value = value.unwrap_or_default();
+        format!("{name}: {}\n", String::from_utf8_lossy(&value))
+    });
+    Ok(told.collect())
+}
+
 /// Credentials of each kind.
 fn hooks(stage: &Stage, receiver: &Receiver) -> [(String, Value); 4] {
     let hook = |kind, settings: Value| hook(stage, receiver, kind, &settings);
@@ -107,6 +129,10 @@ fn hooks(stage: &Stage, receiver: &Receiver) -> [(String, Value); 4] {
                 "errors.tolerance": "all",
                 "errors.log.enable": "true",
                 "errors.log.include.messages": "true",
+                "errors.deadletterqueue.mode": "sluice",
+                "errors.deadletterqueue.topic.name": letters_of(stage),
+                "errors.deadletterqueue.topic.replication.factor": "1",
+                "errors.deadletterqueue.context.headers.enable": "true",
             }),
         ),
         hook(
@@ -147,6 +173,10 @@ pub async fn told(api: &Api, name: &str, wanted: impl Fn(&Value) -> bool) -> Res
 
 pub fn accepted(count: usize) -> impl Fn(&Value) -> bool {
     move |status| status["sluice"]["totals"]["accepted"] == count
+}
+
+fn rejected(count: usize) -> impl Fn(&Value) -> bool {
+    move |status| status["sluice"]["totals"]["rejected"] == count
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -194,8 +224,9 @@ async fn an_endpoint_that_repeats_what_it_got_makes_no_output_show_a_secret() ->
     let [basic, bearer, oauth, form] = hooks.each_ref().map(|(name, _)| name.as_str());
     let failed = |status: &Value| status["connector"]["state"] == "FAILED";
     let waits = |status: &Value| status.to_string().contains("no OAuth2 token");
-    // The one that is put aside counts as rejected.
-    told(&api, basic, accepted(RECORDS - 1)).await?;
+    // Those that are put aside count as rejected.
+    told(&api, basic, accepted(RECORDS - 2)).await?;
+    told(&api, basic, rejected(2)).await?;
     told(&api, bearer, failed).await?;
     told(&api, oauth, accepted(RECORDS)).await?;
     let waiting = told(&api, form, waits).await?;
@@ -205,6 +236,7 @@ async fn an_endpoint_that_repeats_what_it_got_makes_no_output_show_a_secret() ->
     surfaces.add("a task that waits", waiting.to_string());
     worker.stop(MINUTE).await?;
     surfaces.printed(&worker)?;
+    surfaces.add(LETTERS, headers_of_letters(&stage).await?);
     every_secret_was_sent(&receiver)?;
 
     surfaces.hide(&HTTP_SECRETS)?;
@@ -232,6 +264,7 @@ async fn an_endpoint_that_repeats_what_it_got_makes_no_output_show_a_secret() ->
         "a task that waits",
         "sluice status --json",
         "standard error",
+        LETTERS,
     ];
     surfaces.show(SAID, &places)
 }

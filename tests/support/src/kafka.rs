@@ -113,7 +113,7 @@ impl Kafka {
             certificates,
             _folder: folder,
         };
-        kafka.format(&options.users).await?;
+        kafka.format(&options).await?;
         for node in &kafka.nodes {
             node.start()?;
         }
@@ -121,10 +121,10 @@ impl Kafka {
         Ok(kafka)
     }
 
-    async fn format(&self, users: &[(String, String)]) -> Result<()> {
+    async fn format(&self, options: &KafkaOptions) -> Result<()> {
         let mut running = Vec::new();
         for node in &self.nodes {
-            let child = tokio::process::Command::from(node.format(users)?)
+            let child = tokio::process::Command::from(node.format(options)?)
                 .kill_on_drop(true)
                 .spawn()
                 .context("cannot start java (17 or newer): run `./test setup`")?;

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use crate::{
     java::java,
     process::{Process, Signal},
-    settings::SCRAM,
+    settings::{KafkaOptions, SCRAM},
 };
 
 const LOG_TAIL_LINES: usize = 40;
@@ -102,13 +102,13 @@ impl Node {
     }
 
     /// The command that prepares the node's data folder.
-    pub(crate) fn format(&self, users: &[(String, String)]) -> Result<Command> {
+    pub(crate) fn format(&self, options: &KafkaOptions) -> Result<Command> {
         let mut command = java("kafka.tools.StorageTool", &[])?;
         let properties = self.folder.join("server.properties");
         command.args(format_arguments(
             &cluster_id(&self.cluster_folder),
             &properties,
-            users,
+            options,
         ));
         command
             .stdin(Stdio::null())
@@ -184,11 +184,7 @@ impl Node {
 
 /// In base64 an id may begin with a dash. The tool takes such an argument for
 /// an option, unless it is one with its option.
-fn format_arguments(
-    cluster_id: &str,
-    properties: &Path,
-    users: &[(String, String)],
-) -> Vec<OsString> {
+fn format_arguments(cluster_id: &str, properties: &Path, options: &KafkaOptions) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = vec![
         "format".into(),
         "--ignore-formatted".into(),
@@ -196,7 +192,10 @@ fn format_arguments(
         "--config".into(),
         properties.into(),
     ];
-    for (name, password) in users {
+    for feature in &options.features {
+        arguments.extend(["--feature".into(), feature.into()]);
+    }
+    for (name, password) in &options.users {
         for mechanism in SCRAM {
             let user = format!("{mechanism}=[name=\"{name}\",password=\"{password}\"]");
             arguments.extend(["--add-scram".into(), user.into()]);
@@ -245,9 +244,9 @@ mod tests {
 
     #[test]
     fn a_cluster_id_that_begins_with_a_dash_is_no_option() {
-        let users = [("alice".to_owned(), "alice-secret".to_owned())];
+        let options = KafkaOptions::new().user("alice", "alice-secret");
         let properties = Path::new("/node/server.properties");
-        let arguments = format_arguments("-9dQ", properties, &users);
+        let arguments = format_arguments("-9dQ", properties, &options);
         let is_option = |argument: &&OsString| argument.as_encoded_bytes().starts_with(b"-");
         let options: Vec<_> = arguments.iter().filter(is_option).collect();
         assert_eq!(

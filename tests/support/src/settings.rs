@@ -61,6 +61,7 @@ pub struct KafkaOptions {
     pub(crate) users: Vec<(String, String)>,
     pub(crate) plain_users: Vec<(String, String)>,
     pub(crate) client_certificates: bool,
+    pub(crate) features: Vec<String>,
     pub(crate) properties: Vec<(String, String)>,
 }
 
@@ -81,6 +82,7 @@ impl KafkaOptions {
             users: Vec::new(),
             plain_users: Vec::new(),
             client_certificates: false,
+            features: Vec::new(),
             properties: Vec::new(),
         }
     }
@@ -125,6 +127,14 @@ impl KafkaOptions {
     #[must_use]
     pub const fn client_certificates(mut self) -> Self {
         self.client_certificates = true;
+        self
+    }
+
+    /// Formats the cluster with a feature at another level than its newest,
+    /// such as `share.version=1`.
+    #[must_use]
+    pub fn feature(mut self, name_and_level: &str) -> Self {
+        self.features.push(name_and_level.to_owned());
         self
     }
 

@@ -5,6 +5,7 @@ mod attempts;
 mod case;
 mod groups;
 mod leaders;
+mod letters;
 mod logs;
 mod outages;
 mod quotas;

@@ -1,0 +1,51 @@
+//! A target that takes longer for an answer than a lock lasts.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use sluice_test_support::counting::Tally;
+use sluice_test_support::produce::{ids, json_records, produce};
+use sluice_test_support::receiver::{Receiver, Reply};
+
+use crate::history::number;
+use crate::stage::{Stage, wait_for_status};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Longer than anything that a loaded machine does to a running worker.
+const LOCK: Duration = Duration::from_secs(2);
+const ANSWER: Duration = Duration::from_secs(5);
+const RECORDS: usize = 60;
+const TASKS: usize = 20;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_record_is_asked_for_once_and_delivered_at_its_first_attempt() -> Result<()> {
+    let stage = Stage::set("slow-target", 2).await?;
+    let servers = stage.kafka.bootstrap_servers();
+    produce(servers, &stage.name, json_records(RECORDS, 2, 100)).await?;
+    let receiver = Receiver::start(|_| Reply::After(ANSWER, Box::new(Reply::ok()))).await?;
+    let mut connector = stage.connector("http", TASKS);
+    connector["http.url"] = json!(receiver.url("/orders"));
+    connector["share.record.lock.duration.ms"] = json!(LOCK.as_millis().to_string());
+    // As many as there are, so that some wait behind others in their task.
+    connector["share.max.in.flight.records"] = json!(RECORDS.to_string());
+    let worker = stage.worker(&connector)?;
+    let all = |status: &Value| status["accepted"] == RECORDS && status["in_flight"] == 0;
+    let status = wait_for_status(&worker, "all are accepted", PATIENCE, all).await?;
+    for none in ["redelivered", "released", "lost", "unknown", "fenced"] {
+        assert_eq!(status[none], 0, "{none} of {status}");
+    }
+    assert_eq!(status["retries"], 0, "{status}");
+    // Each lock would have ended twice before its first answer.
+    let renewed = number(&status, "renewed")?;
+    assert!(renewed >= 2 * RECORDS as u64, "{renewed}");
+    let (admin, group) = (&stage.admin, stage.group());
+    admin
+        .wait_until_consumed(&group, &stage.name, PATIENCE)
+        .await?;
+    assert_eq!(worker.stop(PATIENCE).await?.code(), Some(0));
+    let arrivals = receiver.arrivals();
+    assert_eq!(arrivals.len(), RECORDS, "as many requests as records");
+    let bodies = arrivals.iter().map(|it| &*it.body);
+    Tally::from_json_values(bodies, "/id").exactly_once(ids(RECORDS))
+}
