@@ -1,10 +1,12 @@
 //! When a sink that buffers is flushed, and its records are accepted. With
 //! fakes and a paused clock.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sluice_actors::books::{Policy, Tolerance};
 use sluice_actors::flush::FlushPolicy;
 use sluice_actors::live_view::LiveView;
@@ -164,6 +166,46 @@ async fn when_the_source_can_give_no_more_it_is_flushed() {
         "{}",
         running.flushes()
     );
+}
+
+/// Records that a put sends back, and all those of a flush that fails: each is
+/// put once more for that, and never while it lies in the sink already.
+#[actix::test]
+async fn what_put_and_flush_both_send_back_is_put_once_for_each() {
+    tokio::time::pause();
+    let puts: Arc<Mutex<BTreeMap<i64, usize>>> = Arc::default();
+    let counts = Arc::clone(&puts);
+    let sink = FakeSinkFactory::new(move |record, _| {
+        let mut counts = counts.lock();
+        let count = counts.entry(record.offset).or_insert(0);
+        *count += 1;
+        match (record.offset % 7, *count) {
+            (0, 1) => Act::Retry,
+            _ => Act::Deliver,
+        }
+    });
+    // By then those that were sent back have been put again.
+    let sink = sink.with_flush(|flushes| match flushes {
+        0 => Err(SinkError::Retry("disk full".into())),
+        _ => Ok(()),
+    });
+    let running = Running::start(&sink, |spec| {
+        spec.flush.interval = Duration::from_secs(5);
+    });
+    running
+        .until("accepted", |it| it.accepted() == RECORDS)
+        .await;
+    assert_eq!(running.flushes(), 2);
+    let expected = (0..RECORDS as i64).map(|offset| match offset % 7 {
+        0 => (offset, 3),
+        _ => (offset, 2),
+    });
+    assert_eq!(*puts.lock(), expected.collect());
+    let mut delivered = running.seen.delivered.lock().clone();
+    delivered.sort_unstable();
+    let each_once: Vec<_> = (0..RECORDS as i64).map(|offset| (0, offset)).collect();
+    assert_eq!(delivered, each_once);
+    assert!((0..RECORDS as i64).all(|offset| running.source.delivery_count(0, offset) == 1));
 }
 
 #[actix::test]

@@ -3,8 +3,8 @@
 /// Classes less alike than this (1 is the same) are no slip of the pen.
 const ALIKE: f64 = 0.85;
 
-/// The key that was probably meant: the same without its prefix, or one a few
-/// slips of the finger away.
+/// The key that was probably meant: the same without its prefix or without its
+/// last words, or one a few slips of the finger away.
 pub(super) fn nearest_key(key: &str, known: impl Iterator<Item = String>) -> Option<String> {
     let slips_allowed = (key.len() / 5).clamp(1, 4);
     known
@@ -12,15 +12,18 @@ pub(super) fn nearest_key(key: &str, known: impl Iterator<Item = String>) -> Opt
             let is_tail = name
                 .strip_suffix(key)
                 .is_some_and(|front| front.ends_with('.'));
-            let slips = if is_tail {
-                0
-            } else {
-                strsim::damerau_levenshtein(key, &name)
+            let is_head = name
+                .strip_prefix(key)
+                .is_some_and(|rest| rest.starts_with('.') && key.contains('.'));
+            let slips = match (is_tail, is_head) {
+                (true, _) => 0,
+                (_, true) => 1,
+                _ => strsim::damerau_levenshtein(key, &name),
             };
             (slips, name)
         })
         .filter(|(slips, _)| *slips <= slips_allowed)
-        .min_by_key(|(slips, _)| *slips)
+        .min_by_key(|(slips, name)| (*slips, name.len()))
         .map(|(_, name)| name)
 }
 

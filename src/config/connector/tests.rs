@@ -1,4 +1,7 @@
+use std::collections::BTreeMap;
+
 use super::*;
+use crate::config::connector_keys::DEAD_LETTER_HEADERS;
 use crate::config::overrides::AcquireMode;
 use crate::config::testing::{PLUGINS, layer};
 
@@ -297,6 +300,46 @@ fn unknown_keys_are_refused_with_the_one_meant() {
          fil: is not a known key; did you mean file?\n\
          group.protocol: is not a known key; did you mean consumer.override.group.protocol?"
     );
+}
+
+/// Whoever misspells one of these believes his records to be safe.
+#[test]
+fn no_slip_in_a_key_of_error_handling_passes() {
+    let of_errors = KEYS.iter().filter(|key| key.name.starts_with("errors."));
+    let without_a_sign = |name: &'static str| {
+        let cut = move |place| (format!("{}{}", &name[..place], &name[place + 1..]), name);
+        (0..name.len()).map(cut)
+    };
+    let words = [
+        ("errors.tolerence", "errors.tolerance"),
+        ("error.tolerance", "errors.tolerance"),
+        ("errors.retry.timeout.ms", "errors.retry.timeout"),
+        ("errors.retry.delay.max", "errors.retry.delay.max.ms"),
+        ("errors.log.enabled", "errors.log.enable"),
+        ("errors.logs.include.message", "errors.log.include.messages"),
+        ("errors.deadletterqueue.topic", DEAD_LETTER_TOPIC),
+        ("errors.dead.letter.queue.topic.name", DEAD_LETTER_TOPIC),
+        (
+            "errors.deadletterqueue.topic.replication",
+            DEAD_LETTER_REPLICATION,
+        ),
+        (
+            "errors.deadletterqueue.context.headers",
+            DEAD_LETTER_HEADERS,
+        ),
+    ];
+    let words = words.map(|(wrong, right)| (wrong.to_owned(), right));
+    let slips = of_errors.flat_map(|key| without_a_sign(key.name));
+    let slips: BTreeMap<String, &str> = slips.chain(words).collect();
+    assert!(slips.len() > 200, "{}", slips.len());
+    let pairs: Vec<_> = slips.keys().map(|wrong| (wrong.as_str(), "all")).collect();
+    let told = faults(&pairs);
+    let mut told = told.lines();
+    for (wrong, right) in &slips {
+        let fault = format!("{wrong}: is not a known key; did you mean {right}?");
+        assert_eq!(told.next(), Some(fault.as_str()));
+    }
+    assert_eq!(told.next(), None);
 }
 
 #[test]

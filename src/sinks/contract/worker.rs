@@ -8,7 +8,7 @@ use sluice_actors::live_view::{ConnectorState, ConnectorView, LiveView, TaskStat
 use sluice_actors::ports::sink::SinkFactory;
 use sluice_actors::supervisor::{Pipeline, PipelineSpec};
 use sluice_actors::testing::{
-    AsTheyAre, FakeSource, TestPipeline, conversion_of_values, policy, spec,
+    AsTheyAre, FakeDeadLetters, FakeSource, Post, TestPipeline, conversion_of_values, policy, spec,
 };
 use sluice_test_support::wait::eventually;
 use tokio::time::Instant;
@@ -30,9 +30,11 @@ const ACCEPTED: &str = "kafka_connect_sink_task_sink_record_acknowledge_total";
 const REJECTED: &str = "kafka_connect_sink_task_sink_record_reject_total";
 const FAILURES: &str = "kafka_connect_task_error_total_record_failures";
 
-/// A connector with the sink, in a worker without Kafka.
+/// A connector with the sink, in a worker without Kafka. It puts aside whatever
+/// the sink rejects.
 pub(super) struct Worker {
     source: FakeSource,
+    letters: FakeDeadLetters,
     view: Arc<LiveView>,
     pipeline: Pipeline,
     appended: u64,
@@ -41,9 +43,11 @@ pub(super) struct Worker {
 impl Worker {
     /// Needs a running actix `System`.
     pub(super) fn start(factory: &Arc<dyn SinkFactory>) -> Self {
-        let policy = policy(TASKS, Tolerance::None);
+        let policy = policy(TASKS, Tolerance::All);
+        let letters = FakeDeadLetters::new(|_, _| Post::Keep);
         let spec = PipelineSpec {
             connector: NAME.to_owned(),
+            dead_letters: Some(Arc::new(letters.clone())),
             ..spec(policy, conversion_of_values(AsTheyAre), Arc::clone(factory))
         };
         let TestPipeline {
@@ -54,6 +58,7 @@ impl Worker {
         } = TestPipeline::start(spec, &[0], LOCK);
         Self {
             source,
+            letters,
             view,
             pipeline,
             appended: 0,
@@ -184,6 +189,8 @@ impl Worker {
     pub(super) async fn end(self) {
         let drained = self.pipeline.drain(PATIENCE).await;
         assert!(drained.clean, "{drained:?}");
+        let letters = self.letters.kept_offsets();
+        assert!(letters.is_empty(), "put aside: {letters:?}");
         let stopped = |task: &TaskState| *task == TaskState::Stopped;
         assert!(self.tasks().iter().all(stopped), "{:?}", self.tasks());
     }
