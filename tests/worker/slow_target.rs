@@ -1,4 +1,5 @@
-//! A target that takes longer for an answer than a lock lasts.
+//! A target that takes longer for an answer than a lock lasts, or than a put
+//! may take.
 
 use std::time::Duration;
 
@@ -48,4 +49,47 @@ async fn each_record_is_asked_for_once_and_delivered_at_its_first_attempt() -> R
     assert_eq!(arrivals.len(), RECORDS, "as many requests as records");
     let bodies = arrivals.iter().map(|it| &*it.body);
     Tally::from_json_values(bodies, "/id").exactly_once(ids(RECORDS))
+}
+
+/// Never answered so often.
+const HUNG: [(&str, usize); 2] = [("id-000005", 1), ("id-000009", 2)];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_put_that_takes_too_long_goes_to_another_task_first_and_back_to_the_broker_then()
+-> Result<()> {
+    let stage = Stage::set("hung-target", 2).await?;
+    let servers = stage.kafka.bootstrap_servers();
+    produce(servers, &stage.name, json_records(RECORDS, 2, 100)).await?;
+    let receiver = Receiver::start(|arrival| {
+        let text = arrival.text();
+        match HUNG.iter().find(|(id, _)| text.contains(id)) {
+            Some((_, times)) if arrival.attempt < *times => Reply::Hang,
+            _ => Reply::ok(),
+        }
+    })
+    .await?;
+    let mut connector = stage.connector("http", 4);
+    connector["http.url"] = json!(receiver.url("/orders"));
+    connector["http.request.timeout.ms"] = json!("600000");
+    connector["share.delivery.timeout.ms"] = json!("3000");
+    connector["share.record.lock.duration.ms"] = json!(LOCK.as_millis().to_string());
+    // Nobody waits behind them.
+    connector["max.put.records"] = json!("1");
+    let worker = stage.worker(&connector)?;
+    let all = |status: &Value| status["accepted"] == RECORDS && status["in_flight"] == 0;
+    let status = wait_for_status(&worker, "all are accepted", PATIENCE, all).await?;
+    // The one that hung twice, and nothing else, went by the broker.
+    for (field, expected) in [("released", 1), ("redelivered", 1), ("lost", 0)] {
+        assert_eq!(status[field], expected, "{field} of {status}");
+    }
+    assert_eq!(worker.stop(PATIENCE).await?.code(), Some(0));
+    let arrivals = receiver.arrivals();
+    let bodies = arrivals.iter().map(|it| &*it.body);
+    let tally = Tally::from_json_values(bodies, "/id");
+    for id in ids(RECORDS) {
+        let hung = HUNG.iter().find(|(hung, _)| *hung == id);
+        let expected = 1 + hung.map_or(0, |(_, times)| *times);
+        assert_eq!(tally.count(&id), expected, "{id}");
+    }
+    Ok(())
 }

@@ -370,7 +370,7 @@ impl Courier {
 }
 
 /// In order, each offset once; whether the broker named one twice.
-fn ranges(acquired: &[wire::ShareAcquiredRecords]) -> (Vec<AcquiredRange>, bool) {
+pub(super) fn ranges(acquired: &[wire::ShareAcquiredRecords]) -> (Vec<AcquiredRange>, bool) {
     let ranges = acquired.iter().map(|range| AcquiredRange {
         first: range.first_offset,
         last: range.last_offset,

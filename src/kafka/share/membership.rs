@@ -158,6 +158,14 @@ impl Member {
             ErrorCode::GroupAuthorizationFailed => self.unless_it_worked_before(
                 format!("joining group {group} is not granted; grant READ on the group").into(),
             ),
+            ErrorCode::GroupMaxSizeReached => Membership::Troubled(
+                format!(
+                    "group {group} has as many members as the brokers let it have \
+                     (group.share.max.size); this one joins when another leaves, or when that is \
+                     raised"
+                )
+                .into(),
+            ),
             ErrorCode::InvalidRequest
             | ErrorCode::InvalidGroupId
             | ErrorCode::UnsupportedAssignor
@@ -414,6 +422,20 @@ mod tests {
         // Also when the group has forgotten it meanwhile.
         member.refused(ErrorCode::UnknownMemberId, "");
         assert!(matches!(member.refused(code, ""), Membership::Troubled(_)));
+    }
+
+    #[test]
+    fn a_full_group_is_named_with_its_setting_and_tried_again() {
+        let mut member = member();
+        let full = member.refused(ErrorCode::GroupMaxSizeReached, "");
+        let Membership::Troubled(cause) = full else {
+            panic!("{full:?}");
+        };
+        for word in ["share-billing", "group.share.max.size"] {
+            assert!(cause.contains(word), "{cause}");
+        }
+        assert_eq!(member.heartbeat().member_epoch, JOINING_EPOCH);
+        assert!(member.pause() < Duration::from_secs(7));
     }
 
     #[test]

@@ -1,13 +1,17 @@
 //! Members that the group forgot, and groups that are gone.
 
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use sluice_test_support::java::{SHARE_GROUP_COMMAND, run_tool};
+use sluice_test_support::kafka::{Kafka, KafkaOptions};
 use sluice_test_support::process::Signal;
+use sluice_test_support::produce::ids;
 use sluice_test_support::wait::eventually;
+use tokio::sync::OnceCell;
 
 use super::case::{Case, PATIENCE, connector};
 use crate::load::Load;
-use crate::stage::Stage;
+use crate::stage::{Stage, wait_for_status};
 
 const PARTITIONS: i32 = 3;
 
@@ -72,4 +76,31 @@ async fn a_group_is_not_deleted_under_a_member_and_made_anew_after_one() -> Resu
         .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
         .await?;
     case.wait_for_ids(records).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_beyond_the_size_of_the_group_is_told_and_joins_when_another_leaves() -> Result<()>
+{
+    static KAFKA: OnceCell<Kafka> = OnceCell::const_new();
+    let options = KafkaOptions::new().property("group.share.max.size", "1");
+    let kafka = KAFKA.get_or_try_init(|| Kafka::start(options)).await?;
+    let stage = Stage::on(kafka, "full-group", PARTITIONS, 1).await?;
+    let load = Load::start(&stage, PARTITIONS, 200);
+    let case = Case::start(&stage, &connector(&stage)).await?;
+    let second = stage.worker(&connector(&stage))?;
+    let told = |status: &Value| {
+        let trouble = status["trouble"].as_str().unwrap_or_default();
+        trouble.contains(&stage.group()) && trouble.contains("group.share.max.size")
+    };
+    wait_for_status(&second, "it is told that the group is full", PATIENCE, told).await?;
+    assert_eq!(case.worker.stop(PATIENCE).await?.code(), Some(0));
+    let at_work = |status: &Value| status["accepted"].as_u64() > Some(0) && status["trouble"] == "";
+    wait_for_status(&second, "it has joined", PATIENCE, at_work).await?;
+    let records = load.stop().await?;
+    stage
+        .admin
+        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
+        .await?;
+    assert_eq!(second.stop(PATIENCE).await?.code(), Some(0));
+    case.tally()?.exactly_once(ids(records))
 }

@@ -2,13 +2,17 @@
 
 use anyhow::{Result, ensure};
 use krafka::admin::CreatePartitionsOptions;
-use serde_json::json;
+use serde_json::{Value, json};
+use sluice_test_support::consume::read_topic;
+use sluice_test_support::counting::Tally;
 use sluice_test_support::produce::{NewRecord, ids, json_records, produce};
+use sluice_test_support::receiver::{Receiver, Reply};
 use sluice_test_support::wait::eventually;
+use sluice_test_support::worker::{Worker, WorkerOptions};
 
 use super::case::{Case, PATIENCE, connector};
 use crate::load::Load;
-use crate::stage::Stage;
+use crate::stage::{BINARY, Stage};
 
 const PARTITIONS: i32 = 3;
 const RECORDS: usize = 300;
@@ -103,4 +107,79 @@ async fn partitions_that_are_added_are_read_soon() -> Result<()> {
         .admin
         .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
         .await
+}
+
+/// Four sinks, each in a connector of its own over the stage's topic.
+fn one_of_each(stage: &Stage, receiver: &Receiver) -> [(String, Value); 4] {
+    let connector = |class: &str, key: &str, value: Value| {
+        let name = format!("{}-{class}", stage.name);
+        let mut connector = stage.connector(class, 2);
+        connector["name"] = json!(name);
+        connector[key] = value;
+        (name, connector)
+    };
+    [
+        connector("file", "file", json!(stage.file_of("file"))),
+        connector("null", "record.file", json!(stage.file_of("null"))),
+        connector("http", "http.url", json!(receiver.url("/"))),
+        connector("kafka", "topic", json!("copy-of-${topic}")),
+    ]
+}
+
+/// What each of them has written, by its sink.
+async fn written(stage: &Stage, receiver: &Receiver) -> Result<[(&'static str, Tally); 4]> {
+    let lines = |sink| Tally::from_json_lines(&stage.file_of(sink), "/id");
+    let copy = format!("copy-of-{}", stage.name);
+    let copied = read_topic(stage.kafka.bootstrap_servers(), &copy).await?;
+    let copied = copied.iter().filter_map(|it| it.value.as_deref());
+    let arrivals = receiver.arrivals();
+    let asked = arrivals.iter().map(|it| &*it.body);
+    Ok([
+        ("file", lines("file")?),
+        ("null", lines("null")?),
+        ("http", Tally::from_json_values(asked, "/id")),
+        ("kafka", Tally::from_json_values(copied, "/id")),
+    ])
+}
+
+/// The same offsets come again with other records, as far as the worker can
+/// see: no part of it takes them for done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_sink_takes_what_comes_at_offsets_that_it_has_had() -> Result<()> {
+    let stage = Stage::set("stepped-back", 1).await?;
+    let copy = format!("copy-of-{}", stage.name);
+    stage.admin.create_topic(&copy, 1).await?;
+    let servers = stage.kafka.bootstrap_servers();
+    let receiver = Receiver::start(|_| Reply::ok()).await?;
+    let connectors = one_of_each(&stage, &receiver);
+    let mut options = WorkerOptions::new(BINARY)
+        .property("bootstrap.servers", servers)
+        .property("log.format", "json");
+    for (name, connector) in &connectors {
+        options = options.connector(name, connector);
+    }
+    let worker = Worker::start(&options)?;
+    for round in 1..=2 {
+        // The second time the whole, where there was a part.
+        let count = RECORDS * round;
+        produce(servers, &stage.name, json_records(count, 1, 100)).await?;
+        eventually("every sink has written all", PATIENCE, async || {
+            for (sink, tally) in written(&stage, &receiver).await? {
+                let often = |id: &String| match id.as_str() < format!("id-{RECORDS:06}").as_str() {
+                    true => round,
+                    false => 1,
+                };
+                let other = ids(count).find(|id| tally.count(id) != often(id));
+                ensure!(other.is_none(), "{other:?} of {sink}");
+            }
+            Ok(())
+        })
+        .await?;
+        if round == 1 {
+            stage.admin.delete_topic(&stage.name).await?;
+            stage.admin.create_topic(&stage.name, 1).await?;
+        }
+    }
+    assert_eq!(worker.stop(PATIENCE).await?.code(), Some(0));
+    Ok(())
 }

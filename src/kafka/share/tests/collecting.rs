@@ -4,8 +4,9 @@ use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 use sluice_actors::record::TimestampType;
 
+use crate::kafka::share::fetch;
 use crate::kafka::share::records::{self, AcquiredRange, Collected, Limits, disjoint};
-use crate::kafka::share::wire::{self, Batch};
+use crate::kafka::share::wire::{self, Batch, ShareAcquiredRecords};
 
 const LIMIT: usize = 1 << 20;
 
@@ -131,11 +132,22 @@ fn an_answer_without_records_is_all_gaps() {
 
 #[test]
 fn an_offset_named_twice_is_delivered_once_and_never_a_gap() {
+    let named = [(0, 4), (3, 6)].map(|(first_offset, last_offset)| ShareAcquiredRecords {
+        first_offset,
+        last_offset,
+        delivery_count: 1,
+    });
+    let (ranges, doubled) = fetch::ranges(&named);
+    assert!(doubled, "and told");
     let log = log(&[batch(&[0, 1, 2, 3, 4, 5, 6])]);
-    let collected = collect(Some(log), vec![acquired(0, 4), acquired(3, 6)], LIMIT);
+    let limits = Limits {
+        batch: LIMIT,
+        room: usize::MAX,
+    };
+    let collected = records::collect(Some(log), ranges, limits);
     assert_eq!(offsets(&collected), [0, 1, 2, 3, 4, 5, 6]);
+    assert_eq!(collected.kept, [(0, 6)]);
     assert!(collected.gaps.is_empty());
-    assert!(disjoint(vec![acquired(0, 4), acquired(3, 6)]).1, "and told");
 }
 
 #[test]
