@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::message::{Headers as _, Message as _, OwnedMessage};
@@ -59,9 +59,15 @@ fn read(servers: &str, count: usize) -> Vec<OwnedMessage> {
             .unwrap();
     }
     consumer.assign(&assignment).unwrap();
-    (0..count)
-        .map(|_| consumer.poll(PATIENCE).unwrap().unwrap().detach())
-        .collect()
+    let (since, mut messages) = (Instant::now(), Vec::new());
+    while messages.len() < count {
+        let read = messages.len();
+        assert!(since.elapsed() < PATIENCE, "{read} of {count} are there");
+        // None also when it has seen to something else than a record.
+        let next = consumer.poll(Duration::from_secs(1));
+        messages.extend(next.map(|message| message.unwrap().detach()));
+    }
+    messages
 }
 
 fn texts(count: i64) -> Vec<SinkRecord> {
@@ -188,6 +194,41 @@ async fn keys_lie_where_javas_producer_puts_them() {
         let key = String::from_utf8(message.key().unwrap().to_vec()).unwrap();
         let expected = placed.iter().find(|(placed, _)| *placed == key).unwrap().1;
         assert_eq!(message.partition(), expected, "{key}");
+    }
+}
+
+/// A change of a key must not end before an earlier one of the same put. Where
+/// requests fail, idempotence sees to it, which no mock does.
+#[tokio::test]
+async fn records_of_a_key_keep_their_order_within_a_put() {
+    const RECORDS: i64 = 300;
+    const KEYS: i64 = 3;
+    let cluster = cluster();
+    let servers = cluster.bootstrap_servers();
+    // Many requests.
+    let settings = [("producer.override.batch.size", "200")];
+    let mut sink = opened(factory(&servers, &settings).as_ref(), 0).await;
+    let mut records = texts(RECORDS);
+    for record in &mut records {
+        let key = format!("key {}", record.offset % KEYS);
+        record.key = Datum::schemaless(Value::String(key.into()));
+    }
+    let (result, outcomes) = put(sink.as_mut(), records).await;
+    assert_eq!(result, Ok(()));
+    assert_eq!(delivered(&outcomes).len(), RECORDS as usize);
+    let written = read(&servers, RECORDS as usize);
+    for number in 0..KEYS {
+        let key = format!("key {number}");
+        let of_key = written.iter().filter(|it| it.key() == Some(key.as_bytes()));
+        let values: Vec<_> = of_key.filter_map(|it| it.payload()).collect();
+        let expected: Vec<_> = (number..RECORDS)
+            .step_by(KEYS as usize)
+            .map(|offset| format!("value {offset}"))
+            .collect();
+        assert_eq!(
+            values,
+            expected.iter().map(String::as_bytes).collect::<Vec<_>>()
+        );
     }
 }
 
