@@ -411,6 +411,28 @@ fn a_topic_that_is_not_subscribed_any_more_is_forgotten_but_settled() {
     assert_eq!(batches(&sim.acknowledge(), 0), [(7, 9, AckType::Release)]);
 }
 
+/// What is open in a partition that went to another member is settled as ever,
+/// in a session that still has it.
+#[test]
+fn an_assignment_that_shrinks_takes_nothing_from_what_is_open() {
+    let mut sim = Sim::joined(1000, &[1, 1]);
+    sim.join(&[0, 1]);
+    assert_eq!(sim.fetch(1).delta.added, [key(0), key(1)]);
+    sim.bring(1, 1, 0, 4);
+    sim.news();
+    sim.join(&[0]);
+    sim.settle(1, 0, 4, Settlement::Accept);
+    sim.pass(3 * MILLI);
+    let fetch = sim.fetch(1);
+    assert!(fetch.delta.forgotten.is_empty(), "{:?}", fetch.delta);
+    assert_eq!(
+        batches(&fetch.acknowledgements, 1),
+        [(0, 4, AckType::Accept)]
+    );
+    sim.accept(1, &[1]);
+    assert_eq!(sim.news(), ["confirmed Accept 0-4"]);
+}
+
 #[test]
 fn closing_settles_first_and_then_gives_back_the_rest() {
     let mut sim = Sim::holding(1000, 0, 9);
