@@ -400,7 +400,32 @@ fn conversion(config: &ConnectorConfig, faults: &mut Faults) -> Option<Conversio
 
 #[cfg(test)]
 mod tests {
+    use crate::config::connector::tests::good;
+
     use super::*;
+
+    #[test]
+    fn what_is_set_for_the_consumer_reaches_the_share_client() {
+        let connector = good(&[
+            ("share.group.id", "g"),
+            ("consumer.override.client.rack", "r"),
+            ("consumer.override.share.acquire.mode", "record_limit"),
+            ("consumer.override.fetch.min.bytes", "7"),
+            ("consumer.override.fetch.max.bytes", "4000"),
+            ("consumer.override.fetch.max.wait.ms", "123"),
+            ("consumer.override.request.timeout.ms", "4567"),
+            ("consumer.override.metadata.max.age.ms", "89000"),
+        ]);
+        let source = source_config(&connector, vec!["orders".into()]);
+        assert_eq!(&*source.group_id, "g");
+        assert_eq!(source.rack.as_deref(), Some("r"));
+        assert_eq!(source.topics, ["orders".into()]);
+        assert_eq!(source.acquire_mode, share::AcquireMode::RecordLimit);
+        assert_eq!((source.fetch_min_bytes, source.fetch_max_bytes), (7, 4000));
+        assert_eq!(source.fetch_max_wait, Duration::from_millis(123));
+        assert_eq!(source.request_timeout, Duration::from_millis(4567));
+        assert_eq!(source.metadata_max_age, Duration::from_secs(89));
+    }
 
     #[test]
     fn buffered_records_are_flushed_well_before_their_locks_end() {

@@ -1,13 +1,15 @@
 //! What is sent next.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use krafka::error::ErrorCode::{InvalidRecordState, NotEnoughReplicas};
 use sluice_actors::ports::source::Settlement;
 
 use super::sim::{LOCK, Sim, answer, batches, key};
-use crate::kafka::share::config::AcquireMode;
+use crate::kafka::share::client::Client;
+use crate::kafka::share::config::{AcquireMode, ShareSourceConfig};
 use crate::kafka::share::layout::Place;
 use crate::kafka::share::request::{Body, HasRead, Read};
 use crate::kafka::share::settlements::AckType;
@@ -69,6 +71,26 @@ fn a_fetch_asks_for_the_free_credit_and_carries_what_is_due() {
         [(0, 299, AckType::Accept)]
     );
     assert!(fetch.delta.added.is_empty(), "named once only");
+}
+
+#[test]
+fn a_fetch_is_as_the_settings_have_it() {
+    let mut sim = Sim::new(1000);
+    let config = ShareSourceConfig {
+        acquire_mode: AcquireMode::RecordLimit,
+        fetch_max_bytes: 4000,
+        fetch_max_wait: 123 * MILLI,
+        ..ShareSourceConfig::new("group", vec!["orders".into()])
+    };
+    sim.client = Client::new(Arc::new(config), Arc::clone(&sim.credit), sim.now);
+    sim.lead(&[1]);
+    sim.join(&[]);
+    sim.fetch(1);
+    sim.accept(1, &[]);
+    let fetch = sim.fetch(1);
+    assert_eq!(fetch.acquire_mode, AcquireMode::RecordLimit);
+    assert_eq!((fetch.max_records, fetch.max_bytes), (1000, 4000));
+    assert_eq!(fetch.max_wait, 123 * MILLI);
 }
 
 #[test]
