@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::message::{Headers as _, Message as _, OwnedMessage};
@@ -7,6 +7,7 @@ use rdkafka::mocking::MockCluster;
 use rdkafka::producer::DefaultProducerContext;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr as Answer};
 use rdkafka::{Offset, TopicPartitionList};
+use tokio::time::Instant;
 
 use sluice_actors::chunk::Chunk;
 use sluice_actors::outcome::Outcome;

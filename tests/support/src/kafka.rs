@@ -113,7 +113,7 @@ impl Kafka {
             certificates,
             _folder: folder,
         };
-        kafka.format(&options).await?;
+        kafka.format(options).await?;
         for node in &kafka.nodes {
             node.start()?;
         }
