@@ -100,6 +100,15 @@ impl Broker {
         !self.wanted.is_empty()
     }
 
+    /// Whether its broker has answered for all partitions that are wanted of it,
+    /// so that the group has a position in each; those that it refuses for now
+    /// have their trouble.
+    pub(super) fn is_ready(&self) -> bool {
+        let mut wanted = self.wanted.iter();
+        self.session.is_open()
+            && wanted.all(|key| self.session.contains(key) || self.pauses.contains_key(key))
+    }
+
     /// Nothing is held, wanted, or on its way.
     pub(super) fn is_idle(&self) -> bool {
         self.in_flight.is_none() && !self.session.is_open() && self.holds_nothing()

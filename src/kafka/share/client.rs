@@ -441,8 +441,12 @@ impl Client {
     /// Tells once that everything is open; what is still troubled is told
     /// after it, so that it is not taken for mended.
     fn get_ready(&mut self) {
-        let open = self.brokers.values().all(|broker| broker.session.is_open());
-        if self.ready || !self.joined || self.brokers.is_empty() || !open || self.closing.is_some()
+        let are_ready = self.brokers.values().all(Broker::is_ready);
+        if self.ready
+            || !self.joined
+            || self.brokers.is_empty()
+            || !are_ready
+            || self.closing.is_some()
         {
             return;
         }

@@ -168,10 +168,24 @@ fn without_credit_a_session_opens_empty_and_settlements_go_alone_after_a_moment(
     assert!(fetch.delta.added.is_empty());
     assert_eq!(fetch.max_wait, Duration::ZERO);
     paused.accept(1, &[]);
-    assert_eq!(paused.news(), ["ready"]);
     assert!(paused.plan().is_empty());
     paused.credit.set_window_records(5);
     assert_eq!(paused.fetch(1).delta.added, [key(0)]);
+}
+
+/// A group that begins at the end has no position in a partition until a fetch
+/// has named it: what is produced before that is not for it.
+#[test]
+fn it_is_ready_when_every_partition_was_answered_for() {
+    let mut sim = Sim::joined(0, &[1, 1]);
+    sim.fetch(1);
+    sim.accept(1, &[]);
+    assert!(sim.news().is_empty(), "a session without partitions");
+    sim.credit.set_window_records(5);
+    assert_eq!(sim.fetch(1).delta.added, [key(0), key(1)]);
+    assert!(sim.news().is_empty());
+    sim.accept(1, &[]);
+    assert_eq!(sim.news(), ["ready"]);
 }
 
 #[test]
