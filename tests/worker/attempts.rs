@@ -9,10 +9,12 @@ use serde_json::{Value, json};
 use sluice_test_support::counting::Tally;
 use sluice_test_support::process::Signal;
 use sluice_test_support::produce::{ids, json_records, produce};
+use sluice_test_support::proxy::Proxy;
 use sluice_test_support::wait::eventually;
-use sluice_test_support::worker::{Worker, WorkerOptions};
+use sluice_test_support::worker::Worker;
 
 use crate::api::Api;
+use crate::bad_days::site::Site;
 use crate::history::{lines_of, log};
 use crate::stage::{Stage, wait_for_status};
 
@@ -27,6 +29,11 @@ const STUBBORN: usize = 10;
 
 async fn stage_with_limit(stem: &str, limit: &str, records: usize) -> Result<Stage> {
     let stage = Stage::set(stem, PARTITIONS).await?;
+    fill(&stage, limit, records).await?;
+    Ok(stage)
+}
+
+async fn fill(stage: &Stage, limit: &str, records: usize) -> Result<()> {
     let group = [
         ("share.record.lock.duration.ms", LOCK_MS),
         ("share.delivery.count.limit", limit),
@@ -34,22 +41,22 @@ async fn stage_with_limit(stem: &str, limit: &str, records: usize) -> Result<Sta
     stage.admin.alter_group(&stage.group(), &group).await?;
     let records = json_records(records, PARTITIONS, 100);
     produce(stage.kafka.bootstrap_servers(), &stage.name, records).await?;
-    Ok(stage)
-}
-
-fn quick_to_stop(stage: &Stage, connector: &Value) -> WorkerOptions {
-    let options = stage.worker_options(connector);
-    options.property("task.shutdown.graceful.timeout.ms", "1000")
+    Ok(())
 }
 
 /// A worker that takes all records, most of them ahead of its tasks, and
 /// delivers none.
 fn hoarder(stage: &Stage) -> Result<Worker> {
+    hoarder_at(stage, stage.kafka.bootstrap_servers())
+}
+
+fn hoarder_at(stage: &Stage, servers: &str) -> Result<Worker> {
     let mut connector = stage.connector("null", 2);
     connector["latency.ms"] = json!("600000");
     connector["max.put.records"] = json!("10");
     connector["share.max.in.flight.records"] = json!("1000");
-    Worker::start(&quick_to_stop(stage, &connector))
+    let options = stage.worker_options_at(servers, &connector);
+    Worker::start(&options.property("task.shutdown.graceful.timeout.ms", "1000"))
 }
 
 /// Waits until all records are in this worker, and have come so often that so
@@ -208,5 +215,41 @@ async fn a_stop_on_the_last_attempt_names_what_the_broker_archives() -> Result<(
         });
         assert_eq!(named.count(), usize::from(is_lost), "{told:?}");
     }
+    Ok(())
+}
+
+/// Worker and broker live on, and each cut is a session with all its locks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cut_connections_use_up_all_attempts_but_the_last_and_lose_nothing() -> Result<()> {
+    let site = Site::alone().await?;
+    let proxies = site.kafka.proxies().await?;
+    let cut = || proxies.iter().map(Proxy::cut).sum::<usize>();
+    let stage = Stage::on(site.kafka, "cut", PARTITIONS, 1).await?;
+    fill(&stage, LIMIT, RECORDS).await?;
+    let first = hoarder_at(&stage, site.kafka.proxied_bootstrap_servers()?)?;
+    let api = Api::of(&first).await?;
+    for attempts_left in [4, 3, 2] {
+        wait_for_hoard(&first, &api, &stage.name, attempts_left).await?;
+        ensure!(cut() > 0, "it has no connections");
+    }
+    wait_for_hoard(&first, &api, &stage.name, 1).await?;
+    wait_for_near_limit(&api, &stage.name, RECORDS).await?;
+    // Or it would take some of them back, and never deliver them.
+    first.signal(Signal::STOP)?;
+    ensure!(cut() > 0, "it has no connections");
+
+    let last = stage.worker(&stage.to_null(2))?;
+    let all = |status: &Value| status["accepted"] == RECORDS && status["in_flight"] == 0;
+    let status = wait_for_status(&last, "all are accepted", PATIENCE, all).await?;
+    for (field, expected) in [("redelivered", RECORDS), ("released", 0), ("lost", 0)] {
+        assert_eq!(status[field], expected, "{field} of {status}");
+    }
+    Tally::from_json_lines(&stage.file(), "/id")?.exactly_once(ids(RECORDS))?;
+    stage
+        .admin
+        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
+        .await?;
+    assert_eq!(last.stop(PATIENCE).await?.code(), Some(0));
+    first.kill()?;
     Ok(())
 }

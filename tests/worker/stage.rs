@@ -126,8 +126,13 @@ impl Stage {
     }
 
     pub fn worker_options(&self, connector: &Value) -> WorkerOptions {
+        self.worker_options_at(self.kafka.bootstrap_servers(), connector)
+    }
+
+    /// The same at another listener of the cluster.
+    pub fn worker_options_at(&self, servers: &str, connector: &Value) -> WorkerOptions {
         WorkerOptions::new(BINARY)
-            .property("bootstrap.servers", self.kafka.bootstrap_servers())
+            .property("bootstrap.servers", servers)
             .property("log.format", "json")
             .property("status.log.interval.ms", "50")
             .connector(&self.name, connector)

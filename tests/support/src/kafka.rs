@@ -11,7 +11,7 @@
 //! # }
 //! ```
 
-use std::{path::Path, time::Duration};
+use std::{net::Ipv4Addr, path::Path, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
@@ -20,6 +20,7 @@ use tokio::sync::OnceCell;
 use crate::{
     node::{Node, Ports},
     process::Signal,
+    proxy::Proxy,
     settings::node_properties,
     tls::Certificates,
     topics::Admin,
@@ -41,6 +42,9 @@ pub struct Kafka {
     secure_bootstrap_servers: Option<String>,
     plain_bootstrap_servers: Option<String>,
     ssl_bootstrap_servers: Option<String>,
+    proxied_bootstrap_servers: Option<String>,
+    /// Where the proxies of the nodes listen, and what is behind each.
+    proxies: Vec<[u16; 2]>,
     certificates: Certificates,
     _folder: TempDir,
 }
@@ -110,6 +114,8 @@ impl Kafka {
             ssl_bootstrap_servers: options
                 .client_certificates
                 .then(|| servers(|ports| ports.ssl)),
+            proxied_bootstrap_servers: options.proxied.then(|| servers(|ports| ports.proxy)),
+            proxies: ports.iter().map(|it| [it.proxy, it.proxied]).collect(),
             certificates,
             _folder: folder,
         };
@@ -197,6 +203,30 @@ impl Kafka {
             .context("no SASL_PLAINTEXT listener: name a plain user in KafkaOptions")
     }
 
+    /// Where the `PROXIED` listeners are: at the nodes' proxies.
+    ///
+    /// # Errors
+    /// If the cluster was started without.
+    pub fn proxied_bootstrap_servers(&self) -> Result<&str> {
+        self.proxied_bootstrap_servers
+            .as_deref()
+            .context("no PROXIED listener: ask for it in KafkaOptions")
+    }
+
+    /// Starts the proxies in front of the `PROXIED` listeners, for the runtime
+    /// of the caller; one set at a time.
+    ///
+    /// # Errors
+    /// If others run already.
+    pub async fn proxies(&self) -> Result<Vec<Proxy>> {
+        let mut proxies = Vec::new();
+        for ports in &self.proxies {
+            let [proxy, node] = ports.map(|port| (Ipv4Addr::LOCALHOST, port).into());
+            proxies.push(Proxy::start(proxy, node).await?);
+        }
+        Ok(proxies)
+    }
+
     /// The PEM file of the authority that signed the brokers' certificates.
     #[must_use]
     pub fn ca_file(&self) -> &Path {
@@ -242,6 +272,14 @@ impl Kafka {
     /// If it does not run.
     pub fn signal_node(&self, id: usize, signal: Signal) -> Result<()> {
         self.node(id)?.signal(signal)
+    }
+
+    /// Whether node `id` was killed, or has ended after a signal.
+    ///
+    /// # Errors
+    /// If there is no such node.
+    pub fn node_has_ended(&self, id: usize) -> Result<bool> {
+        self.node(id)?.has_ended()
     }
 
     /// The process id of node `id`, while it runs.

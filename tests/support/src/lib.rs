@@ -7,6 +7,7 @@ pub mod kafka;
 mod node;
 pub mod process;
 pub mod produce;
+pub mod proxy;
 pub mod receiver;
 mod settings;
 pub mod tls;

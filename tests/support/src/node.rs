@@ -33,23 +33,36 @@ pub(crate) struct Ports {
     pub(crate) sasl_ssl: u16,
     pub(crate) sasl_plaintext: u16,
     pub(crate) ssl: u16,
+    pub(crate) proxied: u16,
+    /// Of the proxy in front of it.
+    pub(crate) proxy: u16,
 }
 
 impl Ports {
     pub(crate) fn pick() -> Result<Self> {
         // Held until all are picked, or the same could be picked twice.
-        let held = (0..5).map(|_| free_port()).collect::<Result<Vec<_>>>()?;
-        let mut ports = [0; 5];
+        let held = (0..7).map(|_| free_port()).collect::<Result<Vec<_>>>()?;
+        let mut ports = [0; 7];
         for (port, listener) in ports.iter_mut().zip(&held) {
             *port = listener.local_addr()?.port();
         }
-        let [plaintext, controller, sasl_ssl, sasl_plaintext, ssl] = ports;
+        let [
+            plaintext,
+            controller,
+            sasl_ssl,
+            sasl_plaintext,
+            ssl,
+            proxied,
+            proxy,
+        ] = ports;
         Ok(Self {
             plaintext,
             controller,
             sasl_ssl,
             sasl_plaintext,
             ssl,
+            proxied,
+            proxy,
         })
     }
 }
@@ -154,6 +167,13 @@ impl Node {
         self.process.lock().as_ref().map(Process::pid)
     }
 
+    pub(crate) fn has_ended(&self) -> Result<bool> {
+        match &*self.process.lock() {
+            Some(process) => Ok(process.exit_status()?.is_some()),
+            None => Ok(true),
+        }
+    }
+
     /// An error with the end of its log if the node has died by itself.
     pub(crate) fn check_alive(&self) -> Result<()> {
         let status = match &*self.process.lock() {
@@ -234,11 +254,13 @@ mod tests {
                 ports.sasl_ssl,
                 ports.sasl_plaintext,
                 ports.ssl,
+                ports.proxied,
+                ports.proxy,
             ];
             assert!(all.iter().all(|port| PORTS.contains(port)), "{ports:?}");
             all.sort_unstable();
             all.dedup();
-            assert_eq!(all.len(), 5, "{ports:?}");
+            assert_eq!(all.len(), 7, "{ports:?}");
         }
     }
 

@@ -32,7 +32,7 @@ const COMMON: &[(&str, &str)] = &[
     ("inter.broker.listener.name", "PLAINTEXT"),
     (
         "listener.security.protocol.map",
-        "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
     ),
     ("auto.create.topics.enable", "false"),
     ("group.initial.rebalance.delay.ms", "0"),
@@ -62,6 +62,7 @@ pub struct KafkaOptions {
     pub(crate) plain_users: Vec<(String, String)>,
     pub(crate) client_certificates: bool,
     pub(crate) features: Vec<String>,
+    pub(crate) proxied: bool,
     pub(crate) properties: Vec<(String, String)>,
 }
 
@@ -83,6 +84,7 @@ impl KafkaOptions {
             plain_users: Vec::new(),
             client_certificates: false,
             features: Vec::new(),
+            proxied: false,
             properties: Vec::new(),
         }
     }
@@ -135,6 +137,14 @@ impl KafkaOptions {
     #[must_use]
     pub fn feature(mut self, name_and_level: &str) -> Self {
         self.features.push(name_and_level.to_owned());
+        self
+    }
+
+    /// Opens the `PROXIED` listener, which names the nodes' proxies: start
+    /// them with `Kafka::proxies`.
+    #[must_use]
+    pub const fn proxied(mut self) -> Self {
+        self.proxied = true;
         self
     }
 
@@ -211,7 +221,11 @@ fn listeners(
         ));
         properties.extend(sasl_plaintext(&options.plain_users));
     }
-    let listeners = format!("{advertised},CONTROLLER://127.0.0.1:{}", ports.controller);
+    let mut listeners = format!("{advertised},CONTROLLER://127.0.0.1:{}", ports.controller);
+    if options.proxied {
+        listeners.push_str(&format!(",PROXIED://127.0.0.1:{}", ports.proxied));
+        advertised.push_str(&format!(",PROXIED://127.0.0.1:{}", ports.proxy));
+    }
     properties.push(("advertised.listeners".to_owned(), advertised));
     properties.push(("listeners".to_owned(), listeners));
     properties

@@ -10,5 +10,5 @@ mod logs;
 mod outages;
 mod quotas;
 mod rights;
-mod site;
+pub mod site;
 mod topics;

@@ -16,8 +16,8 @@ pub struct Site {
 }
 
 impl Site {
-    /// A broker by itself, which knows rights, forgets quotas soon, and compacts
-    /// soon.
+    /// A broker by itself, which knows rights, forgets quotas soon, compacts
+    /// soon, and may have a proxy.
     pub async fn alone() -> Result<Self> {
         static KAFKA: OnceCell<Kafka> = OnceCell::const_new();
         static TURN: Mutex<()> = Mutex::const_new(());
@@ -29,7 +29,8 @@ impl Site {
             )
             .property("super.users", "User:ANONYMOUS")
             .property("quota.window.num", "3")
-            .property("log.cleaner.backoff.ms", "200");
+            .property("log.cleaner.backoff.ms", "200")
+            .proxied();
         Self::take(&KAFKA, &TURN, options).await
     }
 
