@@ -1,20 +1,26 @@
 //! The workers of a run, over all their lives.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use sluice_test_support::kafka::Kafka;
 use sluice_test_support::process::Signal;
 use sluice_test_support::wait::eventually;
 use sluice_test_support::worker::WorkerOptions;
 use tempfile::TempDir;
 use tokio::time::{Instant, timeout};
 
-use super::cluster::{PARTITIONS, TOPIC};
+use super::PutAside;
+use super::cluster::{LETTERS, PARTITIONS, TOPIC};
 use super::fate::{add_rules, latency_us};
+use super::footprint::Footprint;
 use super::life::Life;
+use super::run::Setting;
 use super::schedule::{LOCK, TASKS, VETERAN, WORKERS};
 use super::verdict::Delivery;
 use crate::api::Api;
@@ -32,9 +38,23 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// Exit codes of a worker that drained, and of one that had to release.
 const ENDS: [i32; 2] = [0, 75];
 
-/// Its window, and a batch of each partition.
+/// A batch of each partition.
+pub fn beyond_window() -> Result<u64> {
+    Ok(BATCH.parse::<u64>()? * u64::try_from(PARTITIONS)?)
+}
+
+/// Its window, and what may come beyond it.
 pub fn in_flight_limit() -> Result<u64> {
-    Ok(WINDOW + BATCH.parse::<u64>()? * u64::try_from(PARTITIONS)?)
+    Ok(WINDOW + beyond_window()?)
+}
+
+/// Each worker's has another name, so that letters tell who wrote them.
+fn connector_of(worker: usize) -> String {
+    format!("{TOPIC}-{worker}")
+}
+
+pub fn worker_of(connector: &str) -> Option<usize> {
+    (0..WORKERS).find(|worker| connector_of(*worker) == connector)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,26 +68,32 @@ enum State {
 
 pub struct Cast {
     seed: u64,
-    servers: String,
+    put_aside: PutAside,
+    kafka: Arc<Kafka>,
+    /// A copy: a build while the run goes on would take the original away, and
+    /// workers would start as others than they ended.
+    binary: PathBuf,
     folder: TempDir,
     clock: Instant,
     lives: [Vec<Life>; WORKERS],
     states: [State; WORKERS],
-    /// The veteran's resident bytes.
-    pub memory: Vec<(Duration, u64)>,
 }
 
 impl Cast {
     /// Starts all workers and waits until they run.
-    pub async fn start(seed: u64, servers: &str, clock: Instant) -> Result<Self> {
+    pub async fn start(setting: &Setting, kafka: Arc<Kafka>, clock: Instant) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let binary = folder.path().join("sluice");
+        std::fs::copy(BINARY, &binary)?;
         let mut cast = Self {
-            seed,
-            servers: servers.to_owned(),
-            folder: tempfile::tempdir()?,
+            seed: setting.seed,
+            put_aside: setting.put_aside,
+            kafka,
+            binary,
+            folder,
             clock,
             lives: [const { Vec::new() }; WORKERS],
             states: [State::Dead; WORKERS],
-            memory: Vec::new(),
         };
         for worker in 0..WORKERS {
             cast.begin(worker)?;
@@ -100,8 +126,26 @@ impl Cast {
         }
         let number = self.lives[worker].len();
         let file = self.folder.path().join(format!("{worker}-{number}.txt"));
+        let options = WorkerOptions::new(&self.binary)
+            .property("bootstrap.servers", self.servers(worker)?)
+            .property("log.format", "json")
+            .property("status.log.interval.ms", "100")
+            .connector(TOPIC, &self.connector(worker, number, &file));
+        self.lives[worker].push(Life::begin(&options, file)?);
+        self.states[worker] = State::Runs;
+        Ok(true)
+    }
+
+    fn servers(&self, worker: usize) -> Result<&str> {
+        match worker {
+            VETERAN => self.kafka.proxied_bootstrap_servers(),
+            _ => Ok(self.kafka.bootstrap_servers()),
+        }
+    }
+
+    fn connector(&self, worker: usize, life: usize, file: &Path) -> Value {
         let mut connector = json!({
-            "name": TOPIC,
+            "name": connector_of(worker),
             "connector.class": "null",
             "topics": TOPIC,
             "tasks.max": TASKS.to_string(),
@@ -109,21 +153,21 @@ impl Cast {
             "value.converter": "org.apache.kafka.connect.storage.StringConverter",
             "consumer.override.group.protocol": "share",
             "record.file": file,
-            "record.latency.us": latency_us(self.seed, worker, number).to_string(),
+            "record.latency.us": latency_us(self.seed, worker, life).to_string(),
             "max.put.records": "50",
+            "share.group.id": GROUP,
             "share.max.in.flight.records": WINDOW.to_string(),
             "share.record.lock.duration.ms": LOCK.as_millis().to_string(),
             "share.delivery.count.limit": DELIVERY_LIMIT.to_string(),
         });
         add_rules(&mut connector);
-        let options = WorkerOptions::new(BINARY)
-            .property("bootstrap.servers", &self.servers)
-            .property("log.format", "json")
-            .property("status.log.interval.ms", "100")
-            .connector(TOPIC, &connector);
-        self.lives[worker].push(Life::begin(&options, file)?);
-        self.states[worker] = State::Runs;
-        Ok(true)
+        if self.put_aside == PutAside::Letters {
+            connector["errors.deadletterqueue.mode"] = json!("sluice");
+            connector["errors.deadletterqueue.topic.name"] = json!(LETTERS);
+            connector["errors.deadletterqueue.topic.replication.factor"] = json!("1");
+            connector["errors.deadletterqueue.context.headers.enable"] = json!("true");
+        }
+        connector
     }
 
     pub fn kill(&mut self, worker: usize) -> Result<()> {
@@ -153,7 +197,7 @@ impl Cast {
     /// False as long as the worker cannot do it, since it has just started.
     pub async fn restart_task(&self, worker: usize, task: usize) -> Result<bool> {
         let api = Api::of(&self.life(worker)?.worker).await?;
-        let path = format!("/connectors/{TOPIC}/tasks/{task}/restart");
+        let path = format!("/connectors/{}/tasks/{task}/restart", connector_of(worker));
         let answer = timeout(ANSWER, api.text(Method::POST, &path)).await;
         let (status, body) = answer.with_context(|| format!("no answer to {path}"))??;
         ensure!(!status.is_server_error(), "{path} is {status}: {body}");
@@ -175,8 +219,6 @@ impl Cast {
                 life.worker.output()?
             );
         }
-        let bytes = self.life(VETERAN)?.resident_bytes()?;
-        self.memory.push((clock.elapsed(), bytes));
         Ok(())
     }
 
@@ -225,16 +267,24 @@ impl Cast {
         Ok(deliveries)
     }
 
-    pub fn most_in_flight(&self) -> Result<u64> {
-        let mut most = 0;
-        for life in self.lives.iter().flatten() {
-            most = most.max(life.most_in_flight()?);
+    /// Of all lives.
+    pub fn footprints(&self) -> Result<Vec<Footprint>> {
+        let mut footprints = Vec::new();
+        for (worker, lives) in self.lives.iter().enumerate() {
+            for (life, seen) in lives.iter().enumerate() {
+                footprints.push(Footprint {
+                    worker,
+                    life,
+                    memory: seen.memory().to_vec(),
+                    credit: seen.credit()?,
+                });
+            }
         }
-        Ok(most)
+        Ok(footprints)
     }
 
     /// Copies the workers' logs to where they outlive the test.
-    pub fn keep_logs(&self) -> Result<std::path::PathBuf> {
+    pub fn keep_logs(&self) -> Result<PathBuf> {
         let folder = tempfile::Builder::new()
             .prefix("sluice-chaos-")
             .tempdir()?

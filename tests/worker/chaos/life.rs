@@ -11,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use sluice_test_support::worker::{Worker, WorkerOptions};
 
+use super::footprint::Credit;
 use super::verdict::Delivery;
 use crate::history::{number, statuses};
 
@@ -29,6 +30,8 @@ pub struct Life {
     pub worker: Worker,
     file: PathBuf,
     looks: Vec<Look>,
+    /// Resident bytes over time.
+    memory: Vec<(Duration, u64)>,
 }
 
 impl Life {
@@ -37,6 +40,7 @@ impl Life {
             worker: Worker::start(options)?,
             file,
             looks: Vec::new(),
+            memory: Vec::new(),
         })
     }
 
@@ -49,7 +53,7 @@ impl Life {
         std::fs::metadata(&self.file).map_or(0, |file| file.len())
     }
 
-    /// Notes how far the file is.
+    /// Notes how far the file is, and what the worker takes.
     pub fn look(&mut self, now: impl Fn() -> Duration) {
         let before = now();
         let bytes = self.delivered();
@@ -63,14 +67,23 @@ impl Life {
             Some(last) if last.bytes == bytes => last.before = before,
             _ => self.looks.push(look),
         }
+        let bytes = self.resident_bytes();
+        self.memory.extend(bytes.map(|bytes| (before, bytes)));
     }
 
-    pub fn resident_bytes(&self) -> Result<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.worker.pid()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kilobytes = line.and_then(|line| line.split_ascii_whitespace().next());
-        let kilobytes: u64 = kilobytes.context("the worker has ended")?.parse()?;
-        Ok(kilobytes * 1024)
+    /// None once the worker has ended.
+    fn resident_bytes(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.worker.pid()));
+        let status = status.ok()?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kilobytes: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
+        Some(kilobytes * 1024)
+    }
+
+    pub fn memory(&self) -> &[(Duration, u64)] {
+        &self.memory
     }
 
     /// The newest status line, once there is one. It does not read the whole
@@ -90,13 +103,16 @@ impl Life {
         self.worker.folder().join("stderr")
     }
 
-    /// The most records in flight that any status line told.
-    pub fn most_in_flight(&self) -> Result<u64> {
-        let mut most = 0;
+    /// What all status lines told.
+    pub fn credit(&self) -> Result<Vec<Credit>> {
+        let mut credit = Vec::new();
         for line in statuses(&self.worker)? {
-            most = most.max(number(&line, "in_flight")?);
+            credit.push(Credit {
+                in_flight: number(&line, "in_flight")?,
+                window: number(&line, "window")?,
+            });
         }
-        Ok(most)
+        Ok(credit)
     }
 
     /// Adds each line of the file by its id.

@@ -1,7 +1,8 @@
 //! Three workers under load, struck by a schedule: kill -9, SIGTERM, frozen for
-//! longer than their locks, tasks restarted, brokers killed, the sink away for
-//! a while, slow, failing and panicking. Nothing may be lost, put aside against
-//! the plan, or delivered again without a cause.
+//! longer than their locks, tasks restarted, connections cut, brokers killed and
+//! stopped, the sink away for a while, slow, failing and panicking. Nothing may
+//! be lost, put aside against the plan, or delivered again without a cause, and
+//! no worker may take more than its share.
 //!
 //! `SLUICE_CHAOS_SEED` runs a schedule again.
 
@@ -9,15 +10,26 @@ mod broker_books;
 mod cast;
 mod cluster;
 mod fate;
+mod footprint;
 mod life;
 mod run;
 mod schedule;
+mod topics;
 mod verdict;
 
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use run::Setting;
+
+/// What becomes of records that the sink refuses for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PutAside {
+    /// They are rejected, and so archived by the broker.
+    Rejected,
+    /// They get dead letters of the worker's, and the broker archives nothing.
+    Letters,
+}
 
 /// The form of every CI run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -26,6 +38,7 @@ async fn nothing_is_lost_whatever_strikes() -> Result<()> {
         seed: number("SLUICE_CHAOS_SEED")?.unwrap_or(1),
         length: Duration::from_secs(75),
         nodes: 1,
+        put_aside: PutAside::Letters,
     };
     run::run(&setting).await
 }
@@ -34,13 +47,22 @@ async fn nothing_is_lost_whatever_strikes() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes minutes"]
 async fn nothing_is_lost_whatever_strikes_for_minutes() -> Result<()> {
-    let minutes = number("SLUICE_CHAOS_MINUTES")?.unwrap_or(10);
+    let seed = number("SLUICE_CHAOS_SEED")?.unwrap_or_else(|| fastrand::u64(..1_000_000));
     let setting = Setting {
-        seed: number("SLUICE_CHAOS_SEED")?.unwrap_or_else(|| fastrand::u64(..1_000_000)),
-        length: Duration::from_secs(60 * minutes),
+        seed,
+        length: Duration::from_secs(60 * minutes()?),
         nodes: 3,
+        put_aside: match seed % 4 {
+            0 => PutAside::Rejected,
+            _ => PutAside::Letters,
+        },
     };
     run::run(&setting).await
+}
+
+/// How long the long forms take.
+pub fn minutes() -> Result<u64> {
+    Ok(number("SLUICE_CHAOS_MINUTES")?.unwrap_or(10))
 }
 
 fn number(variable: &str) -> Result<Option<u64>> {

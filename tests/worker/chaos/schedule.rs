@@ -7,7 +7,8 @@ use fastrand::Rng;
 
 /// How many workers share the group.
 pub const WORKERS: usize = 3;
-/// The worker that is never ended, so that its memory has a history.
+/// The worker that is never ended, so that its memory has a history. It goes
+/// through proxies, which can cut its connections.
 pub const VETERAN: usize = WORKERS - 1;
 pub const TASKS: usize = 4;
 /// How long the broker locks a record.
@@ -35,7 +36,11 @@ pub enum Deed {
         worker: usize,
         task: usize,
     },
+    /// The connections of the veteran with all brokers.
+    Cut,
     KillNode(usize),
+    /// SIGTERM: its leaders move, if there are others.
+    StopNode(usize),
     StartNode(usize),
     /// So many records that begin an outage of the sink at whoever gets them.
     Outage(usize),
@@ -61,18 +66,22 @@ enum Blow {
     Terminate,
     Freeze,
     RestartTask,
-    Node,
+    Cut,
+    KillNode,
+    StopNode,
     Outage,
 }
 
-const DECK: [Blow; 8] = [
+const DECK: [Blow; 10] = [
     Blow::Kill,
     Blow::Kill,
     Blow::Terminate,
     Blow::Freeze,
     Blow::Freeze,
     Blow::RestartTask,
-    Blow::Node,
+    Blow::Cut,
+    Blow::KillNode,
+    Blow::StopNode,
     Blow::Outage,
 ];
 
@@ -133,7 +142,16 @@ impl Plan {
                 self.add(at, Deed::RestartTask { worker, task });
                 true
             }
-            Blow::Node => self.node_down(at),
+            Blow::Cut => {
+                let Some(worker) = self.whole(at, VETERAN..WORKERS) else {
+                    return false;
+                };
+                self.add(at, Deed::Cut);
+                self.busy[worker] = at + REST;
+                true
+            }
+            Blow::KillNode => self.node_down(at, Deed::KillNode),
+            Blow::StopNode => self.node_down(at, Deed::StopNode),
             Blow::Outage => {
                 let records = self.rng.usize(1..=WORKERS);
                 self.add(at, Deed::Outage(records));
@@ -165,13 +183,13 @@ impl Plan {
         true
     }
 
-    fn node_down(&mut self, at: Duration) -> bool {
+    fn node_down(&mut self, at: Duration, begin: fn(usize) -> Deed) -> bool {
         let until = at + millis(&mut self.rng, 1000..4000);
         if self.node_busy > at || until > self.end {
             return false;
         }
         let node = self.rng.usize(1..=self.nodes);
-        self.add(at, Deed::KillNode(node));
+        self.add(at, begin(node));
         self.add(until, Deed::StartNode(node));
         self.node_busy = until + REST;
         true
@@ -214,7 +232,9 @@ mod tests {
             assert!(has(|deed| matches!(deed, Deed::Kill(_))), "{events:?}");
             assert!(has(|deed| matches!(deed, Deed::Terminate(_))), "{events:?}");
             assert!(has(|deed| matches!(deed, Deed::Freeze(_))), "{events:?}");
+            assert!(has(|deed| matches!(deed, Deed::Cut)), "{events:?}");
             assert!(has(|deed| matches!(deed, Deed::KillNode(_))), "{events:?}");
+            assert!(has(|deed| matches!(deed, Deed::StopNode(_))), "{events:?}");
             assert!(has(|deed| matches!(deed, Deed::Outage(_))), "{events:?}");
             let restart = |deed: &Deed| matches!(deed, Deed::RestartTask { .. });
             assert!(has(restart), "{events:?}");
@@ -242,6 +262,10 @@ mod tests {
                         assert!(task < TASKS);
                         continue;
                     }
+                    Deed::Cut => {
+                        assert_eq!(ends_by[VETERAN], None, "{events:?}");
+                        continue;
+                    }
                     _ => continue,
                 };
                 assert!(ends.is_none() || ends_by[worker].is_none(), "{events:?}");
@@ -259,7 +283,9 @@ mod tests {
             let mut down = None;
             for event in &events {
                 match event.deed {
-                    Deed::KillNode(node) => assert_eq!(down.replace(node), None, "{events:?}"),
+                    Deed::KillNode(node) | Deed::StopNode(node) => {
+                        assert_eq!(down.replace(node), None, "{events:?}");
+                    }
                     Deed::StartNode(node) => assert_eq!(down.take(), Some(node), "{events:?}"),
                     _ => {}
                 }
@@ -283,7 +309,12 @@ mod tests {
             let costly = |event: &&Event| {
                 matches!(
                     event.deed,
-                    Deed::Kill(_) | Deed::Terminate(_) | Deed::Freeze(_) | Deed::KillNode(_)
+                    Deed::Kill(_)
+                        | Deed::Terminate(_)
+                        | Deed::Freeze(_)
+                        | Deed::Cut
+                        | Deed::KillNode(_)
+                        | Deed::StopNode(_)
                 )
             };
             let times: Vec<Duration> = events.iter().filter(costly).map(|it| it.at).collect();

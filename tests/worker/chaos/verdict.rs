@@ -1,6 +1,7 @@
 //! What a run has shown, held against the promises. No part of it is the
 //! workers' word but their records in flight: deliveries are lines of files
-//! that the test read, attempts and what was archived are the broker's books.
+//! that the test read, letters were read from their topic, attempts and what was
+//! archived are the broker's books.
 
 #[cfg(test)]
 mod tests;
@@ -8,18 +9,15 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
+use super::PutAside;
 use super::fate::Fate;
+use super::footprint::{Footprint, MIB};
 
 /// A delivery counts as confirmed after so long, if nothing strikes.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(5);
 /// Puts that were under way at a blow have ended so long after it.
 const LATE: Duration = Duration::from_secs(5);
 const EXAMPLES: usize = 5;
-const MIB: u64 = 1 << 20;
-/// How much more memory the last third of a run may take than the first, as
-/// what comes as well and as a factor.
-const MEMORY_SLACK: u64 = 8 * MIB;
-const MEMORY_FACTOR: f64 = 1.2;
 
 /// Partition and offset.
 pub type Place = (i32, i64);
@@ -32,7 +30,7 @@ pub struct Logged {
     pub fate: Fate,
 }
 
-/// A line of a worker's file, written between two looks at it.
+/// A line of a worker's file, written between two looks at it; or a letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
     pub worker: usize,
@@ -66,6 +64,8 @@ pub struct Limits {
     /// Records that a worker may have in flight: its credit, and a batch for
     /// each partition.
     pub in_flight: u64,
+    /// How many of them may be beyond its window.
+    pub beyond_window: u64,
     pub delivery_count: u16,
 }
 
@@ -74,15 +74,16 @@ pub struct Evidence {
     pub limits: Limits,
     /// How many records the producer was told to be in the log.
     pub produced: usize,
+    pub put_aside: PutAside,
     pub log: Vec<Logged>,
     /// By id, each in the order of time.
     pub deliveries: BTreeMap<String, Vec<Delivery>>,
+    /// Dead letters, likewise.
+    pub letters: BTreeMap<String, Vec<Delivery>>,
     pub blows: Vec<Blow>,
     pub broker: BrokerBooks,
-    /// The most records in flight that any status line of a worker told.
-    pub in_flight: u64,
-    /// The veteran's resident bytes over time.
-    pub memory: Vec<(Duration, u64)>,
+    /// What each life of a worker took.
+    pub footprints: Vec<Footprint>,
     /// What else went wrong on the way.
     pub troubles: Vec<String>,
 }
@@ -94,31 +95,38 @@ impl Evidence {
             self.troubles.clone(),
             self.log_faults(),
             self.delivery_faults(),
-            self.archive_faults(),
+            self.aside_faults(),
             self.duplicate_faults(),
-            self.in_flight_fault(),
-            self.memory_fault(),
+            self.footprint_faults(),
         ]
         .concat()
     }
 
     pub fn summary(&self) -> String {
         let told: u64 = self.blows.iter().map(|blow| blow.in_flight).sum();
-        let (first, last) = self.memory_peaks();
+        let in_flight = self.footprints.iter().map(Footprint::most_in_flight).max();
+        let (lives, [first, second]) = self.long_lives();
         format!(
-            "{} records, {} put aside, {} delivered again after {} blows at {told} records in \
-             flight; at most {} deliveries of {}; in flight at most {} of {}; resident MiB at most \
-             {} in the first third, {} in the last",
+            "{} records, {} refused, {} of them archived and {} with a letter, {} delivered and {} \
+             letters written again after {} blows at {told} records in flight; at most {} \
+             deliveries of {}; in flight at most {} of {}; of {lives} lives longer than a minute \
+             resident MiB at most {} in the first half, {} in the second",
             self.log.len(),
+            self.log
+                .iter()
+                .filter(|one| one.fate == Fate::Reject)
+                .count(),
             self.broker.archived.len(),
-            self.repeated().count(),
+            self.letters.len(),
+            repeated(&self.deliveries).count(),
+            repeated(&self.letters).count(),
             self.blows.len(),
             self.broker.highest_delivery_count,
             self.limits.delivery_count,
-            self.in_flight,
+            in_flight.unwrap_or_default(),
             self.limits.in_flight,
             first / MIB,
-            last / MIB,
+            second / MIB,
         )
     }
 
@@ -132,9 +140,13 @@ impl Evidence {
                 "the log has {records} records with {ids} ids, {produced} were produced"
             ));
         }
-        let invented = self.deliveries.keys();
-        let invented = invented.filter(|id| !ids.contains(id.as_str()));
-        faults.extend(told("delivered, but never produced", invented));
+        for (what, known) in [
+            ("delivered, but never produced", &self.deliveries),
+            ("with a letter, but never produced", &self.letters),
+        ] {
+            let invented = known.keys().filter(|id| !ids.contains(id.as_str()));
+            faults.extend(told(what, invented));
+        }
         faults
     }
 
@@ -153,15 +165,24 @@ impl Evidence {
         .concat()
     }
 
+    /// What is refused is where the setting says, and nothing else is there.
     /// The broker archives what is rejected, and what was delivered too often.
-    fn archive_faults(&self) -> Vec<String> {
+    fn aside_faults(&self) -> Vec<String> {
         let archived = |record: &&Logged| self.broker.archived.contains(&record.place);
-        let is_reject = |record: &&Logged| record.fate == Fate::Reject;
+        let has_letter = |record: &&Logged| self.letters.contains_key(&record.id);
+        let planned = |one: &&Logged, way| one.fate == Fate::Reject && self.put_aside == way;
         let log = || self.log.iter();
-        let by_attempts = log().filter(archived).filter(|one| !is_reject(one));
-        let forgotten = log().filter(is_reject).filter(|one| !archived(one));
+        let by_attempts = log().filter(archived);
+        let by_attempts = by_attempts.filter(|one| !planned(one, PutAside::Rejected));
+        let by_mistake = log().filter(has_letter);
+        let by_mistake = by_mistake.filter(|one| !planned(one, PutAside::Letters));
+        let forgotten = log().filter(|one| {
+            planned(one, PutAside::Rejected) && !archived(one)
+                || planned(one, PutAside::Letters) && !has_letter(one)
+        });
         let mut faults = [
             told("archived by the broker", by_attempts.map(name)),
+            told("with a letter against the plan", by_mistake.map(name)),
             told("planned to be put aside, and not", forgotten.map(name)),
         ]
         .concat();
@@ -176,61 +197,60 @@ impl Evidence {
     }
 
     fn duplicate_faults(&self) -> Vec<String> {
-        let unexplained = self.repeated().filter(|(_, first, again)| {
+        let mut faults = self.unexplained("delivered again without a cause", &self.deliveries);
+        faults.extend(self.unexplained("with one more letter without a cause", &self.letters));
+        let struck = |blow: &Blow| blow.worker.map_or(self.limits.workers, |_| 1);
+        let workers: usize = self.blows.iter().map(struck).sum();
+        let bound = workers as u64 * self.limits.in_flight;
+        let again = repeated(&self.deliveries).count() + repeated(&self.letters).count();
+        if again as u64 > bound {
+            faults.push(format!(
+                "{again} records were delivered again, {bound} at most were in flight at blows"
+            ));
+        }
+        faults
+    }
+
+    fn unexplained(&self, what: &str, all: &BTreeMap<String, Vec<Delivery>>) -> Vec<String> {
+        let unexplained = repeated(all).filter(|(_, first, again)| {
             let mut blows = self.blows.iter();
             !blows.any(|blow| blow.explains(first, again))
         });
         let unexplained: Vec<String> = unexplained
             .map(|(id, first, again)| format!("{id} by {first:?} and {again:?}"))
             .collect();
-        let mut faults = told("delivered again without a cause", unexplained.iter());
-        let struck = |blow: &Blow| blow.worker.map_or(self.limits.workers, |_| 1);
-        let workers: usize = self.blows.iter().map(struck).sum();
-        let bound = workers as u64 * self.limits.in_flight;
-        let repeated = self.repeated().count() as u64;
-        if repeated > bound {
-            faults.push(format!(
-                "{repeated} records were delivered again, {bound} at most were in flight at blows"
-            ));
+        told(what, unexplained.iter())
+    }
+
+    fn footprint_faults(&self) -> Vec<String> {
+        let each = self.footprints.iter();
+        let mut faults: Vec<String> = each
+            .flat_map(|footprint| footprint.faults(self.limits.beyond_window))
+            .collect();
+        if self.long_lives().0 == 0 {
+            faults.push("no worker lived for long enough to judge its memory".to_owned());
         }
         faults
     }
 
-    /// Deliveries beyond the first, each with the one before.
-    fn repeated(&self) -> impl Iterator<Item = (&str, Delivery, Delivery)> {
-        self.deliveries.iter().flat_map(|(id, deliveries)| {
-            let pairs = deliveries.windows(2);
-            pairs.map(|pair| (id.as_str(), pair[0], pair[1]))
+    /// How many lives were long enough to be judged by their memory, and the
+    /// most that any of them took in its first and its second half.
+    fn long_lives(&self) -> (usize, [u64; 2]) {
+        let peaks = self.footprints.iter().filter_map(Footprint::memory_peaks);
+        peaks.fold((0, [0, 0]), |(lives, most), (first, second)| {
+            (lives + 1, [most[0].max(first), most[1].max(second)])
         })
     }
+}
 
-    fn in_flight_fault(&self) -> Vec<String> {
-        let (most, limit) = (self.in_flight, self.limits.in_flight);
-        let fault = format!("a worker had {most} records in flight, {limit} are its limit");
-        (most > limit).then_some(fault).into_iter().collect()
-    }
-
-    fn memory_fault(&self) -> Vec<String> {
-        let (first, last) = self.memory_peaks();
-        let limit = (first as f64 * MEMORY_FACTOR) as u64 + MEMORY_SLACK;
-        let fault = format!(
-            "memory grew: {} MiB in the first third of the run, {} in the last",
-            first / MIB,
-            last / MIB
-        );
-        let grew = first == 0 || last > limit;
-        grew.then_some(fault).into_iter().collect()
-    }
-
-    /// The most resident bytes in the first and in the last third.
-    fn memory_peaks(&self) -> (u64, u64) {
-        let end = self.memory.last().map_or(Duration::ZERO, |last| last.0);
-        let peak = |within: &dyn Fn(Duration) -> bool| {
-            let samples = self.memory.iter().filter(|sample| within(sample.0));
-            samples.map(|sample| sample.1).max().unwrap_or_default()
-        };
-        (peak(&|at| at * 3 <= end), peak(&|at| at * 3 >= end * 2))
-    }
+/// Deliveries beyond the first, each with the one before.
+fn repeated(
+    all: &BTreeMap<String, Vec<Delivery>>,
+) -> impl Iterator<Item = (&str, Delivery, Delivery)> {
+    all.iter().flat_map(|(id, deliveries)| {
+        let pairs = deliveries.windows(2);
+        pairs.map(|pair| (id.as_str(), pair[0], pair[1]))
+    })
 }
 
 impl Blow {

@@ -1,6 +1,7 @@
 //! The verdict goes red for each promise that is broken.
 
 use super::*;
+use crate::chaos::footprint::Credit;
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -43,9 +44,12 @@ fn kept() -> Evidence {
         limits: Limits {
             workers: 3,
             in_flight: 2,
+            beyond_window: 1,
             delivery_count: 10,
         },
         produced: 10,
+        put_aside: PutAside::Rejected,
+        letters: BTreeMap::new(),
         deliveries: deliveries.collect(),
         log,
         blows: Vec::new(),
@@ -53,12 +57,19 @@ fn kept() -> Evidence {
             archived: [(0, 9)].into(),
             highest_delivery_count: 3,
         },
-        in_flight: 2,
-        memory: vec![
-            (ms(0), 50 * MIB),
-            (ms(30_000), 99 * MIB),
-            (ms(60_000), 60 * MIB),
-        ],
+        footprints: vec![Footprint {
+            worker: 2,
+            life: 0,
+            memory: vec![
+                (ms(0), 50 * MIB),
+                (ms(30_000), 52 * MIB),
+                (ms(60_000), 51 * MIB),
+            ],
+            credit: vec![Credit {
+                in_flight: 2,
+                window: 1,
+            }],
+        }],
         troubles: Vec::new(),
     }
 }
@@ -188,15 +199,80 @@ fn more_duplicates_than_were_in_flight_are_a_fault() {
 }
 
 #[test]
-fn too_many_records_in_flight_are_a_fault() {
-    let told = faults(|evidence| evidence.in_flight = 3);
-    assert!(told.contains("3 records in flight"), "{told}");
+fn what_a_worker_takes_beyond_its_credit_is_a_fault() {
+    let told = faults(|evidence| evidence.footprints[0].credit[0].in_flight = 3);
+    assert!(told.contains("2 records in flight beyond"), "{told}");
 }
 
 #[test]
-fn memory_that_grows_or_was_not_seen_is_a_fault() {
-    let grown = (ms(60_000), 80 * MIB);
-    let told = faults(|evidence| evidence.memory.push(grown));
-    assert!(told.contains("50 MiB"), "{told}");
-    assert_ne!(faults(|evidence| evidence.memory.clear()), "");
+fn memory_that_grows_or_was_not_seen_for_long_is_a_fault() {
+    let told = faults(|evidence| evidence.footprints[0].memory[2].1 = 70 * MIB);
+    assert!(told.contains("70 in its second"), "{told}");
+    let told = faults(|evidence| evidence.footprints[0].memory[2].0 = ms(59_000));
+    assert!(told.contains("for long enough"), "{told}");
+}
+
+/// The same ten records, the refused one with letters at these times.
+fn lettered(evidence: &mut Evidence, at: &[u64]) {
+    evidence.put_aside = PutAside::Letters;
+    evidence.broker.archived.clear();
+    let letters = at.iter().map(|at| delivery(1, *at)).collect();
+    evidence.letters.insert("id-9".to_owned(), letters);
+}
+
+#[test]
+fn a_refused_record_must_have_a_letter_where_letters_are_wanted() {
+    assert_eq!(faults(|evidence| lettered(evidence, &[30_000])), "");
+    let told = faults(|evidence| {
+        lettered(evidence, &[30_000]);
+        evidence.letters.clear();
+    });
+    assert_eq!(
+        told,
+        "1 planned to be put aside, and not: id-9 (reject) at 0@9"
+    );
+    let told = faults(|evidence| {
+        lettered(evidence, &[30_000]);
+        evidence.broker.archived.insert((0, 9));
+    });
+    assert_eq!(told, "1 archived by the broker: id-9 (reject) at 0@9");
+}
+
+#[test]
+fn only_refused_records_have_letters_and_only_where_they_are_wanted() {
+    let told = faults(|evidence| {
+        lettered(evidence, &[30_000]);
+        let letter = vec![delivery(0, 30_000)];
+        evidence.letters.insert("id-3".to_owned(), letter.clone());
+        evidence.letters.insert("ghost".to_owned(), letter);
+    });
+    assert!(
+        told.contains("against the plan: id-3 (plain) at 0@3"),
+        "{told}"
+    );
+    assert!(told.contains("letter, but never produced: ghost"), "{told}");
+    let told = faults(|evidence| {
+        let letter = vec![delivery(0, 30_000)];
+        evidence.letters.insert("id-9".to_owned(), letter);
+    });
+    assert_eq!(
+        told,
+        "1 with a letter against the plan: id-9 (reject) at 0@9"
+    );
+}
+
+#[test]
+fn a_letter_that_was_written_again_is_explained_as_a_delivery_is() {
+    let twice = |struck| {
+        faults(|evidence| {
+            lettered(evidence, &[20_000, 21_000]);
+            evidence.blows.push(blow(Some(struck), 20_100, 20_100));
+        })
+    };
+    assert_eq!(twice(1), "");
+    let told = twice(0);
+    assert!(
+        told.contains("1 with one more letter without a cause: id-9"),
+        "{told}"
+    );
 }

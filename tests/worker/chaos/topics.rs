@@ -1,0 +1,110 @@
+//! What is written into the topics of a run, and what lies there in the end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use sluice_test_support::consume::{Received, read_topic};
+use sluice_test_support::produce::{NewRecord, json_records};
+
+use super::cast::worker_of;
+use super::cluster::{LETTERS, PARTITIONS, TOPIC};
+use super::fate::Fate;
+use super::verdict::{Delivery, Logged};
+
+/// What a letter's time is cut to.
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// Records without end, each with the key of its fate; so many of the next
+/// begin an outage of the sink.
+pub fn records(seed: u64, outages: Arc<AtomicUsize>) -> impl Iterator<Item = NewRecord> + Send {
+    let records = (0..).zip(json_records(usize::MAX, PARTITIONS, 100));
+    records.map(move |(number, record)| {
+        let one_less = |wanted: usize| wanted.checked_sub(1);
+        let outage = outages.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less);
+        let fate = outage.map_or_else(|_| Fate::of(seed, number), |_| Fate::Outage);
+        record.key(fate.key())
+    })
+}
+
+pub async fn logged(servers: &str) -> Result<Vec<Logged>> {
+    let records = read_topic(servers, TOPIC).await?;
+    let logged = records.into_iter().map(|record| {
+        let place = (record.partition, record.offset);
+        let fate = record.key.as_deref().and_then(Fate::of_key);
+        let id = id(&record)?;
+        let fate = fate.with_context(|| format!("{id} has no fate"))?;
+        Ok(Logged { id, place, fate })
+    });
+    logged.collect()
+}
+
+/// The letters by id, each in the order of time. `began` is when the clock of
+/// the run did, since 1970.
+pub async fn letters(servers: &str, began: Duration) -> Result<BTreeMap<String, Vec<Delivery>>> {
+    let mut letters = BTreeMap::new();
+    for letter in read_topic(servers, LETTERS).await? {
+        let id = id(&letter)?;
+        let written = written(&letter, began).with_context(|| format!("the letter of {id}"))?;
+        letters.entry(id).or_insert_with(Vec::new).push(written);
+    }
+    let each = letters.values_mut();
+    each.for_each(|of_one: &mut Vec<Delivery>| of_one.sort_by_key(|one| one.until));
+    Ok(letters)
+}
+
+fn written(letter: &Received, began: Duration) -> Result<Delivery> {
+    let at = u64::try_from(letter.timestamp.context("no time")?)?;
+    let from = Duration::from_millis(at).saturating_sub(began);
+    let connector = letter.header("__connect.errors.connector.name");
+    let worker = connector.as_deref().and_then(worker_of);
+    Ok(Delivery {
+        worker: worker.with_context(|| format!("no worker has connector {connector:?}"))?,
+        from,
+        until: from + MILLISECOND,
+    })
+}
+
+fn id(record: &Received) -> Result<String> {
+    let value: Value = serde_json::from_slice(record.value.as_deref().unwrap_or_default())?;
+    let id = value["id"].as_str().context("a record without id")?;
+    Ok(id.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn letter(connector: &str) -> Received {
+        let name = "__connect.errors.connector.name".to_owned();
+        Received {
+            partition: 0,
+            offset: 0,
+            key: None,
+            value: Some(br#"{"id":"a"}"#.to_vec()),
+            headers: vec![(name, Some(connector.as_bytes().to_vec()))],
+            timestamp: Some(61_500),
+        }
+    }
+
+    #[test]
+    fn a_letter_tells_its_writer_and_its_time_by_the_clock_of_the_run() {
+        let written = written(&letter("chaos-2"), Duration::from_secs(60)).unwrap();
+        assert_eq!(written.worker, 2);
+        let times = (written.from, written.until);
+        assert_eq!(
+            times,
+            (Duration::from_millis(1500), Duration::from_millis(1501))
+        );
+    }
+
+    #[test]
+    fn a_letter_of_a_stranger_is_an_error() {
+        for name in ["chaos-3", "chaos", "other-1"] {
+            written(&letter(name), Duration::ZERO).unwrap_err();
+        }
+    }
+}
