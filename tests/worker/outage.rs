@@ -16,13 +16,15 @@ use sluice_test_support::wait::eventually;
 use tokio::time::{Instant, sleep_until};
 
 use crate::api::Api;
+use crate::chaos;
 use crate::load::Load;
 use crate::stage::{Stage, wait_for_status};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Longer than anything that a loaded machine does to a running worker.
 const LOCK: Duration = Duration::from_secs(2);
-const OUTAGE: Duration = Duration::from_secs(60);
+const LOCK_TIMES: u32 = 30;
+const LIMIT: &str = "5";
 const LONGEST_REST: Duration = Duration::from_secs(2);
 const TASKS: usize = 8;
 const PARTITIONS: i32 = 4;
@@ -59,11 +61,24 @@ impl Service {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sink_down_for_thirty_lock_times_costs_no_attempt_and_gets_all_when_it_is_back()
 -> Result<()> {
+    no_record_is_lost_in(LOCK * LOCK_TIMES, 100).await
+}
+
+/// By `./test chaos`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes"]
+async fn a_sink_down_for_minutes_costs_no_attempt_and_gets_all_when_it_is_back() -> Result<()> {
+    let minutes = chaos::minutes()?;
+    no_record_is_lost_in(Duration::from_secs(60 * minutes), 20).await
+}
+
+/// While the sink is away for so long, so many records a second keep coming.
+async fn no_record_is_lost_in(outage: Duration, per_second: usize) -> Result<()> {
     let stage = Stage::set("outage", PARTITIONS).await?;
     let lock = LOCK.as_millis().to_string();
     let group = [
         ("share.record.lock.duration.ms", lock.as_str()),
-        ("share.delivery.count.limit", "5"),
+        ("share.delivery.count.limit", LIMIT),
     ];
     stage.admin.alter_group(&stage.group(), &group).await?;
     let service = Service::default();
@@ -73,7 +88,7 @@ async fn a_sink_down_for_thirty_lock_times_costs_no_attempt_and_gets_all_when_it
     connector["errors.retry.delay.max.ms"] = json!(LONGEST_REST.as_millis().to_string());
     let worker = stage.worker(&connector)?;
     let api = Api::of(&worker).await?;
-    let load = Load::start(&stage, PARTITIONS, 100);
+    let load = Load::start(&stage, PARTITIONS, per_second);
     let some = |status: &Value| status["accepted"].as_u64() > Some(100);
     wait_for_status(&worker, "it delivers", PATIENCE, some).await?;
 
@@ -88,10 +103,10 @@ async fn a_sink_down_for_thirty_lock_times_costs_no_attempt_and_gets_all_when_it
     let probing = |status: &Value| down(status) && status["outage_ms"].as_u64() > Some(5_000);
     wait_for_status(&worker, "it lasts", PATIENCE, probing).await?;
     let (asked, opened) = (receiver.count(), began.elapsed());
-    sleep_until(began + OUTAGE).await;
+    sleep_until(began + outage).await;
     // Half of a rest at least, and the answer, between two probes.
     let probes = receiver.count() - asked;
-    let most = (OUTAGE - opened).as_secs_f64() / (LONGEST_REST / 2).as_secs_f64();
+    let most = (outage - opened).as_secs_f64() / (LONGEST_REST / 2).as_secs_f64();
     ensure!(
         (5..=most as usize + 1).contains(&probes),
         "{probes} requests of at most {most:.0}"
@@ -99,7 +114,7 @@ async fn a_sink_down_for_thirty_lock_times_costs_no_attempt_and_gets_all_when_it
     health_tells(&api, &stage.name).await?;
     let metric = format!("connector=\"{}\"", stage.name);
     let lasted = api.metric("sluice_sink_outage_seconds", &metric).await?;
-    ensure!(lasted > 0.9 * OUTAGE.as_secs_f64(), "{lasted} s");
+    ensure!(lasted > 0.9 * outage.as_secs_f64(), "{lasted} s");
 
     service.is_down.store(false, Ordering::SeqCst);
     let sent = load.sent();
