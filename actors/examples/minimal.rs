@@ -67,6 +67,7 @@ fn spec() -> PipelineSpec {
             gate: Gate::new(5),
             max_put_records: 10,
             tasks: 3,
+            parking: None,
         },
         conversion: conversion_of_values(AsTheyAre),
         sink: Arc::new(PrintFactory),
@@ -77,6 +78,7 @@ fn spec() -> PipelineSpec {
         span: 2000,
         error_log: ErrorLog::Records,
         dead_letters: None,
+        parking: None,
     }
 }
 

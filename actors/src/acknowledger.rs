@@ -86,7 +86,7 @@ impl Acknowledger {
     /// Shows what takes a look at every open record.
     fn show_depths(&mut self) {
         let books = self.links.outlet.books.lock();
-        let (attempts_left, topics) = (books.attempts_left(), books.ledger().topics());
+        let (attempts_left, topics) = (books.attempts_left(), books.topics());
         let near_limit = books.near_limit();
         drop(books);
         let connector = &self.links.outlet.connector;

@@ -19,7 +19,8 @@ pub struct Conversion {
 }
 
 impl Conversion {
-    /// Converts a record; `None` when a transform dropped it. A plugin's panic
+    /// Converts a record; `None` when a transform dropped it. One that was
+    /// parked shows as what it was where it came from. A plugin's panic
     /// rejects the record like an error. Tells each stage before it enters it,
     /// since it may never come back.
     pub fn convert(
@@ -29,6 +30,10 @@ impl Conversion {
         raw: &RawRecord,
         entering: impl Fn(Stage),
     ) -> Result<Option<SinkRecord>, Rejection> {
+        let (partition, offset) = match &raw.parked {
+            Some(parked) => (&parked.origin.partition, parked.origin.offset),
+            None => (partition, raw.offset),
+        };
         let topic = &*partition.topic;
         entering(Stage::KeyConverter);
         let key = guarded(Stage::KeyConverter, || {
@@ -42,7 +47,7 @@ impl Conversion {
         let headers = self.headers(topic, &raw.headers)?;
         let record = SinkRecord {
             partition: Arc::clone(partition),
-            offset: raw.offset,
+            offset,
             delivery_count: raw.delivery_count,
             acquisition,
             topic: Arc::clone(&partition.topic),
@@ -52,6 +57,7 @@ impl Conversion {
             value,
             headers,
             original: None,
+            parked: raw.parked.clone(),
         };
         if self.transforms.is_empty() {
             return Ok(Some(record));

@@ -4,10 +4,10 @@
 //! It knows no Kafka, no HTTP, no environment and no exporter.
 //!
 //! - Actors, one file each: [`poller`], [`converter`], [`delivery`],
-//!   [`acknowledger`], [`dead_letter_writer`], and the [`supervisor`] that keeps them alive.
+//!   [`acknowledger`], [`letter_writer`], and the [`supervisor`] that keeps them alive.
 //! - Pure state machines that decide: [`books`] over [`intake`], [`ledger`]
 //!   and [`work_queue`], [`window`], [`retry`], [`gate`], [`circuit`],
-//!   [`flush`], [`near_limit`], `hang`.
+//!   [`flush`], [`near_limit`], [`parking`], `hang`.
 //! - What holds them together: [`messages`], [`mailbox`], [`credit`],
 //!   [`kill_switch`], [`threads`], `inbox`, `outlet`, `progress`, [`live_view`], [`error_log`].
 //! - The traits it stands on: [`ports`].
@@ -19,7 +19,7 @@ pub mod circuit;
 pub mod conversion;
 pub mod converter;
 pub mod credit;
-pub mod dead_letter_writer;
+pub mod letter_writer;
 pub mod delivery;
 pub mod error_log;
 pub mod flush;
@@ -36,6 +36,7 @@ pub mod meters;
 pub mod near_limit;
 pub mod outcome;
 mod outlet;
+pub mod parking;
 pub mod poller;
 pub mod ports;
 mod progress;

@@ -65,7 +65,7 @@ pub struct ConnectorView {
     /// What of the source, or of starting, does not work now and is being
     /// tried again.
     pub trouble: Option<Cause>,
-    /// Why dead letters fail, while some do.
+    /// Why letters fail, while some do.
     pub letter_trouble: Option<Cause>,
     /// The operator wants it to begin anew; not over yet.
     pub is_restarting: bool,
@@ -91,7 +91,7 @@ pub struct ConnectorView {
     pub queued: usize,
     pub waiting: usize,
     pub held: usize,
-    /// Those that wait for their dead letters.
+    /// Those that wait for their dead letters, or to be parked.
     pub letters_waiting: usize,
     pub letters: DeadLetterTotals,
     pub held_bytes: usize,
@@ -141,12 +141,11 @@ impl ConnectorView {
         self.queued = queue.ready();
         self.waiting = queue.waiting();
         self.held_bytes = held_bytes;
-        if let Some(letters) = books.dead_letters() {
-            self.letter_trouble = letters.trouble();
-            self.letters_waiting = letters.len();
-            self.letters = letters.totals();
-        }
-        self.pins = ledger.pins();
+        let letters = books.letters();
+        self.letter_trouble = letters.trouble();
+        self.letters_waiting = letters.len();
+        self.letters = letters.totals();
+        self.pins = books.pins();
     }
 }
 

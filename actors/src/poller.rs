@@ -7,13 +7,14 @@ use actix::{Actor, ActorContext, AsyncContext, Context, StreamHandler};
 use futures::stream::poll_fn;
 use tokio::time::Instant;
 
-use crate::books::{DeadLetters, SharedBooks};
+use crate::books::SharedBooks;
 use crate::credit::Credit;
 use crate::inbox::Inbox;
 use crate::kill_switch::KillSwitch;
 use crate::live_view::LiveView;
 use crate::mailbox::Mailbox;
 use crate::messages::SourceNews;
+use crate::parking::{Reader, Seen};
 use crate::supervisor::Supervisor;
 use crate::window::{Observation, Window};
 
@@ -31,6 +32,8 @@ pub(crate) struct PollerLinks {
     pub(crate) kill: KillSwitch,
     /// How far the open records of one partition may reach.
     pub(crate) span: usize,
+    /// The credit of the parking topic, if there is one.
+    pub(crate) parked: Option<Arc<Credit>>,
 }
 
 /// 1. enters acquired records, answers and lost locks in the books, in the
@@ -41,16 +44,23 @@ pub struct Poller {
     window: Window,
     looked_at: Instant,
     finished: u64,
+    /// Of the parking topic.
+    reader: Option<Reader>,
 }
 
 impl Poller {
     pub(crate) fn new(links: PollerLinks, window: Window) -> Self {
-        let finished = links.books.lock().finished();
+        let now = Instant::now();
+        let (finished, parking) = {
+            let books = links.books.lock();
+            (books.finished(), books.parking())
+        };
         Self {
             links,
             window,
-            looked_at: Instant::now(),
+            looked_at: now,
             finished,
+            reader: parking.map(|policy| Reader::new(policy.backoff, now)),
         }
     }
 
@@ -59,7 +69,7 @@ impl Poller {
             return;
         }
         let now = Instant::now();
-        let (seen, finished, partitions, is_pinned, is_clogged) = {
+        let (seen, finished, partitions, is_pinned, is_clogged, open_parked) = {
             let books = self.links.books.lock();
             let queued = books.queue().ready();
             let open = books.ledger().open();
@@ -72,33 +82,57 @@ impl Poller {
             };
             let ledger = books.ledger();
             let is_pinned = ledger.waits_for_flush(self.links.span as u64);
-            let is_clogged = books.dead_letters().is_some_and(DeadLetters::is_clogged);
-            let partitions = ledger.partitions();
-            (seen, books.finished(), partitions, is_pinned, is_clogged)
+            let is_clogged = books.letters().is_clogged();
+            let (partitions, open_parked) = (ledger.partitions(), books.open_parked());
+            (
+                seen,
+                books.finished(),
+                partitions,
+                is_pinned,
+                is_clogged,
+                open_parked,
+            )
         };
         self.looked_at = now;
         self.finished = finished;
         self.window.bound(self.links.span, partitions);
         let records = self.window.observe(seen);
-        let closed = || is_clogged || !self.links.books.is_polling() || self.links.kill.is_dead();
-        let records = match self.links.books.circuit().bound(seen.open) {
-            Some(bound) => records.min(bound),
-            None => records,
-        };
+        let (books, kill) = (Arc::clone(&self.links.books), self.links.kill.clone());
+        let closed = || is_clogged || !books.is_polling() || kill.is_dead();
+        let bound = books.circuit().bound(seen.open);
+        let records = bound.map_or(records, |bound| records.min(bound));
         let records = if closed() { 0 } else { records };
         if is_pinned || self.is_exhausted(&seen, records) {
-            self.links.books.flush_call.call();
+            books.flush_call.call();
         }
         self.links.credit.set_window_records(records);
         if records > 0 && closed() {
             // The supervisor, on its own thread, has closed it in between.
             self.links.credit.set_window_records(0);
         }
+        self.read_parked(now, open_parked, || bound.is_some() || closed());
         self.links
             .view
             .update_by(&self.links.kill, &self.links.connector, |view| {
                 view.window = records;
             });
+    }
+
+    /// Opens the window of the parking topic when it is to be read.
+    fn read_parked(&mut self, now: Instant, open: usize, is_closed: impl Fn() -> bool) {
+        let (Some(reader), Some(credit)) = (&mut self.reader, &self.links.parked) else {
+            return;
+        };
+        let is_wanted = !is_closed();
+        let window = reader.window(&Seen {
+            now,
+            open,
+            is_wanted,
+        });
+        credit.set_window_records(window);
+        if window > 0 && is_closed() {
+            credit.set_window_records(0);
+        }
     }
 
     /// Whether tasks wait in vain until others let go of what they have: the

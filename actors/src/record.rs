@@ -69,6 +69,23 @@ pub struct RawRecord {
     pub key: Option<Bytes>,
     pub value: Option<Bytes>,
     pub headers: Vec<RawHeader>,
+    /// Timestamp and headers are then those that it had at its origin.
+    pub parked: Option<Arc<Parked>>,
+}
+
+/// What a record that comes from the parking topic says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parked {
+    /// Where it came from, and what it is known by outside.
+    pub origin: RecordId,
+    /// Where it lies now, under its lock.
+    pub place: RecordId,
+    /// How often it was parked.
+    pub count: u32,
+    /// When it failed first.
+    pub since: Instant,
+    /// When it is to be tried again.
+    pub due: Instant,
 }
 
 /// Acquired offsets whose bytes could not be decoded (bad checksum, unknown
@@ -109,7 +126,8 @@ pub struct Header {
 /// A record as a sink sees it: converted and transformed.
 #[derive(Clone, Debug)]
 pub struct SinkRecord {
-    /// Where the record came from. Transforms never change it.
+    /// Where the record came from, also if it was parked meanwhile. Transforms
+    /// never change it.
     pub partition: Arc<SourcePartition>,
     pub offset: i64,
     pub delivery_count: u16,
@@ -122,9 +140,11 @@ pub struct SinkRecord {
     pub key: Datum,
     pub value: Datum,
     pub headers: Vec<Header>,
-    /// The record as it lay in the log, kept for dead letters; `None` when
+    /// The record as it lay in the log, kept for letters; `None` when
     /// nothing could ask for it.
     pub original: Option<Arc<RawRecord>>,
+    /// Where its lock is, if that is not where it came from.
+    pub parked: Option<Arc<Parked>>,
 }
 
 impl SinkRecord {

@@ -36,6 +36,7 @@ use crate::messages::{
 use crate::outcome::Cause;
 use crate::outlet::Outlet;
 use crate::ports::dead_letter::DeadLetterQueue;
+use crate::ports::parking::ParkingLot;
 use crate::ports::sink::SinkFactory;
 use crate::ports::source::{Source, SourceEvents};
 use crate::record::RecordId;
@@ -72,6 +73,18 @@ pub struct PipelineSpec {
     pub error_log: ErrorLog,
     /// Where records go that are put aside; `None`: the broker is told.
     pub dead_letters: Option<Arc<dyn DeadLetterQueue>>,
+    /// Where records go that keep failing, if the policy parks any.
+    pub parking: Option<Parking>,
+}
+
+/// The parking topic of a connector. Its records come by the connector's
+/// source, as [`RawRecord::parked`](crate::record::RawRecord::parked) ones.
+#[derive(Clone)]
+pub struct Parking {
+    pub topic: Arc<str>,
+    pub lot: Arc<dyn ParkingLot>,
+    /// What the source keeps to when it fetches parked records.
+    pub credit: Arc<Credit>,
 }
 
 impl PipelineSpec {
@@ -100,6 +113,9 @@ impl Pipeline {
             Some(_) => SharedBooks::with_dead_letters(spec.policy, Arc::clone(&credit)),
             None => SharedBooks::new(spec.policy, Arc::clone(&credit)),
         };
+        if let Some(parking) = &spec.parking {
+            books.lock().park_in(Arc::clone(&parking.topic));
+        }
         let supervision = threads.supervision().clone();
         let connector: Arc<str> = spec.connector.as_str().into();
         let outlet = Outlet {
@@ -236,7 +252,19 @@ impl Supervisor {
 
     fn fetch_no_more(&self) {
         self.books.stop_polling();
-        self.credit.set_window_records(0);
+        self.close_windows();
+    }
+
+    fn close_windows(&self) {
+        for credit in self.credits() {
+            credit.set_window_records(0);
+        }
+    }
+
+    /// Of the connector's topics, and of the parking topic.
+    fn credits(&self) -> Vec<Arc<Credit>> {
+        let parked = self.spec.parking.iter().map(|it| &it.credit);
+        std::iter::once(&self.credit).chain(parked).cloned().collect()
     }
 
     /// Fetches no more; what is open is finished, what failed stays locked.

@@ -37,8 +37,14 @@ impl Work {
 
     /// What is beyond so many records.
     fn split_off(&mut self, records: usize) -> Self {
+        let rest = self.records.split_off(records.min(self.records.len()));
+        self.of(rest)
+    }
+
+    /// Records of it, with its history.
+    fn of(&self, records: Vec<SinkRecord>) -> Self {
         Self {
-            records: self.records.split_off(records.min(self.records.len())),
+            records,
             holds: self.holds.clone(),
             kills: self.kills,
             refusals: self.refusals,
@@ -139,6 +145,28 @@ impl WorkQueue {
             sequence: self.sequence,
             work,
         }));
+    }
+
+    /// Takes what waits for its time and is chosen, each record by itself.
+    pub fn take_waiting(&mut self, choose: impl Fn(&SinkRecord) -> bool) -> Vec<Work> {
+        let mut chosen = Vec::new();
+        let waiting = self.later.iter().flat_map(|Reverse(it)| &it.work.records);
+        if !waiting.into_iter().any(&choose) {
+            return chosen;
+        }
+        for Reverse(mut later) in std::mem::take(&mut self.later) {
+            let work = &mut later.work;
+            let (taken, kept) = std::mem::take(&mut work.records)
+                .into_iter()
+                .partition::<Vec<_>, _>(&choose);
+            chosen.extend(taken.into_iter().map(|record| work.of(vec![record])));
+            work.records = kept;
+            if !work.records.is_empty() {
+                self.later.push(Reverse(later));
+            }
+        }
+        self.waiting_records -= chosen.len();
+        chosen
     }
 
     /// When the next waiting record's time comes.

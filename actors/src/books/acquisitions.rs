@@ -36,16 +36,20 @@ impl Books {
                     offset,
                     acquisition,
                 };
-                self.reject(0, entry, &rejection, Remains::none, effects);
+                self.reject(0, entry, &rejection, || Remains::none(entry), effects);
             }
         }
         self.ledger
             .acquire(&batch.partition, records, deadline, now)
     }
 
-    /// Queues records that were converted.
+    /// Queues records that were converted. All of a batch are parked ones, or
+    /// none is.
     pub fn converted(&mut self, records: Vec<SinkRecord>, holds: Holds) {
-        self.queue.push(records, holds);
+        match records.first() {
+            Some(first) if first.parked.is_some() => self.take_parked(records, &holds),
+            _ => self.queue.push(records, holds),
+        }
     }
 
     /// Rejects a record that could not be converted; `holds` is what its batch
@@ -58,7 +62,9 @@ impl Books {
         holds: &Holds,
         effects: &mut Effects,
     ) {
+        let parked = raw.parked.as_deref();
         let remains = || Remains {
+            origin: parked.map_or_else(|| entry.place(), |parked| parked.origin.clone()),
             original: Some(Arc::new(raw.clone())),
             holds: holds.clone(),
             task: 0,

@@ -1,42 +1,46 @@
-//! Steps with dead letters: take one to write it, and what became of it.
+//! Steps with letters: take one to write it, and what became of it.
 
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Books, DeadLetters, Effects, Notice};
+use super::{Books, Effects, Letter, Letters, Notice};
 use crate::outcome::Cause;
-use crate::ports::dead_letter::DeadLetter;
 use crate::ports::source::Settlement;
 use crate::retry::RetryPolicy;
 
 impl Books {
-    /// Letters that are not written yet; `None` if there are never any.
+    /// Letters that are not written yet.
     #[must_use]
-    pub const fn dead_letters(&self) -> Option<&DeadLetters> {
-        self.dead_letters.as_ref()
+    pub const fn letters(&self) -> &Letters {
+        &self.letters
+    }
+
+    /// Whether there may be any.
+    #[must_use]
+    pub const fn has_letters(&self) -> bool {
+        self.writes_dead_letters || self.policy.parking.is_some()
     }
 
     /// The next letter to write, under a ticket.
-    pub fn next_letter(&mut self, now: Instant) -> Option<(u64, Arc<DeadLetter>)> {
+    pub fn next_letter(&mut self, now: Instant) -> Option<(u64, Arc<Letter>)> {
         let ledger = &self.ledger;
-        let letters = self.dead_letters.as_mut()?;
-        letters.take(now, |entry| ledger.has(entry))
+        self.letters.take(now, |entry| ledger.has(entry))
     }
 
     /// Takes what became of letters, by their tickets. A record whose letter
-    /// is written is accepted, for it is put aside now.
+    /// is written is accepted, for it is put aside or parked now.
     pub fn letters_ended(&mut self, ended: Vec<(u64, Result<(), Cause>)>, now: Instant) -> Effects {
         self.now = now;
         let mut effects = Effects::default();
-        let before = self.letter_trouble();
+        let before = self.letters.trouble();
         for (ticket, result) in ended {
             match result {
                 Ok(()) => self.letter_written(ticket, &mut effects),
                 Err(cause) => self.letter_failed(ticket, cause, now),
             }
         }
-        match (before, self.letter_trouble()) {
+        match (before, self.letters.trouble()) {
             (None, Some(cause)) => effects.notices.push(Notice::LettersFail { cause }),
             (Some(_), None) => effects.notices.push(Notice::LettersAreWritten),
             _ => {}
@@ -45,16 +49,16 @@ impl Books {
     }
 
     fn letter_written(&mut self, ticket: u64, effects: &mut Effects) {
-        let letters = self.dead_letters.as_mut();
-        let Some(waiting) = letters.and_then(|letters| letters.written(ticket)) else {
+        let Some(waiting) = self.letters.written(ticket) else {
             return;
         };
         let fenced = self.ledger.totals().fenced;
         let one = std::iter::once(waiting.entry());
         self.settle(0, one, Settlement::Accept, effects);
-        if self.ledger.totals().fenced == fenced {
+        if self.ledger.totals().fenced == fenced
+            && let Letter::Dead(letter) = &*waiting.letter
+        {
             self.errors.skipped += 1;
-            let letter = &waiting.letter;
             let put_aside = (letter.record.clone(), letter.rejection.clone());
             effects.put_aside.push(put_aside);
         }
@@ -66,28 +70,21 @@ impl Books {
             timeout: None,
             ..self.policy.retry
         };
-        if let Some(letters) = &mut self.dead_letters {
-            letters.failed(ticket, cause, retry, &self.credit, now);
-        }
-    }
-
-    fn letter_trouble(&self) -> Option<Cause> {
-        self.dead_letters.as_ref().and_then(DeadLetters::trouble)
+        self.letters
+            .failed(ticket, cause, retry, &self.credit, now);
     }
 
     /// Who wrote them is dead; the next one writes them again.
     pub(super) fn take_back_letters(&mut self) {
-        if let Some(letters) = &mut self.dead_letters {
-            letters.take_back();
-        }
+        self.letters.take_back();
     }
 
     /// A record that was lost meanwhile comes again, here or elsewhere, and is
     /// put aside there.
     pub(super) fn forget_letters(&mut self) {
-        let ledger = &self.ledger;
-        if let Some(letters) = self.dead_letters.as_mut().filter(|it| !it.is_empty()) {
-            letters.retain(|entry| ledger.has(entry));
+        if !self.letters.is_empty() {
+            let ledger = &self.ledger;
+            self.letters.retain(|entry| ledger.has(entry));
         }
     }
 }
@@ -104,6 +101,7 @@ mod tests {
     use crate::chunk::Holds;
     use crate::credit::Credit;
     use crate::ledger::Entry;
+    use crate::ports::dead_letter::DeadLetter;
     use crate::outcome::{Rejection, Stage};
     use crate::ports::source::{Answer, AnsweredRange, LostRange, SettleRange};
     use crate::record::{CorruptRange, RawRecord};
@@ -137,8 +135,16 @@ mod tests {
         books.put_ended(put.lease, end, false, Instant::now())
     }
 
-    fn next(books: &mut Books) -> (u64, Arc<DeadLetter>) {
-        books.next_letter(Instant::now()).unwrap()
+    fn next(books: &mut Books) -> (u64, DeadLetter) {
+        next_by(books, Instant::now())
+    }
+
+    fn next_by(books: &mut Books, now: Instant) -> (u64, DeadLetter) {
+        let (ticket, letter) = books.next_letter(now).unwrap();
+        match &*letter {
+            Letter::Dead(letter) => (ticket, letter.clone()),
+            Letter::Parked(record) => panic!("parked: {record:?}"),
+        }
     }
 
     fn written(books: &mut Books, ticket: u64) -> Effects {
@@ -150,7 +156,7 @@ mod tests {
     }
 
     fn waiting(books: &Books) -> usize {
-        books.dead_letters().unwrap().len()
+        books.letters().len()
     }
 
     fn confirm(books: &mut Books, settled: &[SettleRange]) {
@@ -207,20 +213,20 @@ mod tests {
         };
         assert_eq!(effects.notices, [told]);
         assert_eq!(books.errors().skipped, 0);
-        let letters = books.dead_letters().unwrap();
+        let letters = books.letters();
         assert_eq!(letters.trouble(), Some(cause));
         let due = letters.next_due().unwrap();
         assert!(books.next_letter(Instant::now()).is_none(), "not yet");
 
-        let (ticket, _) = books.next_letter(due).unwrap();
+        let (ticket, _) = next_by(&mut books, due);
         let again = fail(&mut books, ticket, "dlq is away");
         assert!(again.notices.is_empty(), "told once");
-        let due = books.dead_letters().unwrap().next_due().unwrap();
-        let (ticket, _) = books.next_letter(due).unwrap();
+        let due = books.letters().next_due().unwrap();
+        let (ticket, _) = next_by(&mut books, due);
         let effects = written(&mut books, ticket);
         assert_eq!(effects.notices, [Notice::LettersAreWritten]);
         assert_eq!(ranges(&effects), [(7, 7, Settlement::Accept)]);
-        let letters = books.dead_letters().unwrap();
+        let letters = books.letters();
         assert_eq!(letters.trouble(), None);
         assert_eq!(
             (letters.totals().requests, letters.totals().failures),
@@ -303,7 +309,7 @@ mod tests {
     #[test]
     fn many_letters_that_wait_for_failing_ones_stop_fetching() {
         let mut books = books();
-        let is_clogged = |books: &Books| books.dead_letters().unwrap().is_clogged();
+        let is_clogged = |books: &Books| books.letters().is_clogged();
         reject(&mut books, 0..100, 1);
         assert!(!is_clogged(&books), "none fails");
         let (ticket, _) = next(&mut books);

@@ -29,17 +29,19 @@ impl Books {
     }
 
     /// Looks after the locks: asks for renewals well ahead of their end, and
-    /// forgets what has expired all the same.
+    /// forgets what has expired all the same. Parks what pins a partition.
     pub fn watch_locks(&mut self, now: Instant) -> Effects {
         self.watched_at = Some(now);
         self.ledger.expire(now);
         self.forget_failing();
         self.forget_letters();
         let margin = self.lock_duration.mul_f64(RENEWAL_MARGIN);
-        Effects {
+        let mut effects = Effects {
             settle: self.ledger.renewals(now, margin),
             ..Effects::default()
-        }
+        };
+        self.park_pins(now, &mut effects);
+        effects
     }
 
     /// Whether somebody has looked after the locks lately.

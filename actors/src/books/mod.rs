@@ -6,12 +6,12 @@
 
 mod acquisitions;
 mod copies;
-mod dead_letters;
 mod deliveries;
 mod effects;
 mod letters;
 mod locks;
 mod notice;
+mod parking;
 mod policy;
 mod puts;
 mod rest;
@@ -19,6 +19,7 @@ mod settling;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,12 +27,12 @@ use std::time::Duration;
 use ahash::AHashMap;
 use tokio::time::Instant;
 
-pub use dead_letters::{DeadLetterTotals, DeadLetters};
 pub use effects::Effects;
 pub use notice::Notice;
 pub use policy::{Policy, Retriable, Tolerance};
 pub use puts::{Put, PutEnd};
 pub use shared::SharedBooks;
+pub use waiting::{DeadLetterTotals, Letter, Letters};
 
 use crate::circuit::SharedCircuit;
 use crate::credit::Credit;
@@ -48,6 +49,8 @@ use puts::Puts;
 struct Failing {
     failures: u32,
     since: Instant,
+    /// When it failed last.
+    last: Instant,
 }
 
 /// What went wrong with single records.
@@ -71,8 +74,9 @@ pub struct Books {
     queue: WorkQueue,
     puts: Puts,
     failing: AHashMap<DeliveryKey, Failing>,
-    /// `None`: the broker is told of records that are put aside.
-    dead_letters: Option<DeadLetters>,
+    letters: Letters,
+    /// Else the broker is told of records that are put aside.
+    writes_dead_letters: bool,
     policy: Policy,
     credit: Arc<Credit>,
     circuit: Arc<SharedCircuit>,
@@ -83,6 +87,11 @@ pub struct Books {
     /// When the locks were looked after last.
     watched_at: Option<Instant>,
     delivered: u64,
+    delivered_at: Option<Instant>,
+    /// Where records are parked, if they are.
+    parking_topic: Option<Arc<str>>,
+    /// Parked records do not wait for their time any more.
+    hurries: bool,
     finished: u64,
     retries: u64,
     errors: ErrorTotals,
@@ -101,7 +110,8 @@ impl Books {
             queue: WorkQueue::default(),
             puts: Puts::default(),
             failing: AHashMap::new(),
-            dead_letters: None,
+            letters: Letters::default(),
+            writes_dead_letters: false,
             policy,
             credit,
             circuit: Arc::new(SharedCircuit::new(policy.tasks, rest)),
@@ -109,6 +119,9 @@ impl Books {
             now: Instant::now(),
             watched_at: None,
             delivered: 0,
+            delivered_at: None,
+            parking_topic: None,
+            hurries: false,
             finished: 0,
             retries: 0,
             errors: ErrorTotals::default(),
@@ -119,7 +132,7 @@ impl Books {
     #[must_use]
     pub fn with_dead_letters(policy: Policy, credit: Arc<Credit>) -> Self {
         Self {
-            dead_letters: Some(DeadLetters::default()),
+            writes_dead_letters: true,
             ..Self::new(policy, credit)
         }
     }
@@ -182,10 +195,15 @@ impl Books {
     }
 }
 
+/// Where the record's lock is.
 pub(crate) fn entry(record: &SinkRecord) -> Entry<'_> {
+    let (partition, offset) = match &record.parked {
+        Some(parked) => (&parked.place.partition, parked.place.offset),
+        None => (&record.partition, record.offset),
+    };
     Entry {
-        partition: &record.partition,
-        offset: record.offset,
+        partition,
+        offset,
         acquisition: record.acquisition,
     }
 }

@@ -11,7 +11,12 @@ pub enum Notice {
     Releasing { records: usize, cause: Cause },
     /// An actor took records with it that must not be released.
     WentDown { records: u64 },
-    /// Dead letters cannot be written, for now.
+    /// Failing records go to the parking topic, with the cause if it is new.
+    Parking {
+        records: usize,
+        cause: Option<Cause>,
+    },
+    /// Letters cannot be written, for now.
     LettersFail { cause: Cause },
     /// They can again.
     LettersAreWritten,
@@ -26,11 +31,15 @@ impl Notice {
             Self::Releasing { records, cause } => tracing::warn!(
                 connector, records, error = %cause, "no more retries here, releasing"
             ),
+            Self::Parking { records, cause } => tracing::info!(
+                connector, records, error = cause.as_deref(),
+                "records keep failing while others do not, parking them"
+            ),
             Self::LettersFail { cause } => tracing::warn!(
                 connector, error = %cause,
-                "dead letters are not written, their records wait for it"
+                "records cannot be put aside or parked, and wait for it"
             ),
-            Self::LettersAreWritten => tracing::info!(connector, "dead letters are written again"),
+            Self::LettersAreWritten => tracing::info!(connector, "records are put aside and parked again"),
             Self::WentDown { records } => tracing::error!(
                 connector,
                 records,

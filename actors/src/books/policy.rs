@@ -3,6 +3,7 @@
 use tokio::time::Instant;
 
 use crate::gate::Gate;
+use crate::parking::ParkingPolicy;
 use crate::retry::RetryPolicy;
 
 /// `errors.tolerance`.
@@ -31,6 +32,7 @@ pub(super) enum Again {
     At(Instant),
     Release,
     PutAside,
+    Park,
 }
 
 /// The rules of one connector.
@@ -43,6 +45,8 @@ pub struct Policy {
     /// `max.put.records`.
     pub max_put_records: usize,
     pub tasks: usize,
+    /// `None`: no record is parked.
+    pub parking: Option<ParkingPolicy>,
 }
 
 impl Policy {

@@ -4,7 +4,7 @@ use ahash::AHashSet;
 use tokio::time::Instant;
 
 use super::settling::key;
-use super::{Books, DeadLetters, DeliveryKey, Effects, Notice, entry};
+use super::{Books, DeliveryKey, Effects, Notice, entry};
 use crate::ports::source::Settlement;
 use crate::record::RecordId;
 
@@ -28,9 +28,7 @@ impl Books {
         let gate = self.policy.gate;
         self.intake.clear();
         self.queue.clear();
-        if let Some(letters) = &mut self.dead_letters {
-            letters.clear();
-        }
+        self.letters.clear();
         let released = self.ledger.settle_rest(Settlement::Release, |record| {
             gate.may_release(record.delivery_count)
         });
@@ -44,8 +42,8 @@ impl Books {
         let mut effects = self.task_gone(None, now);
         self.take_back_letters();
         let known = self.queue.records().map(entry);
-        let letters = self.dead_letters.iter().flat_map(DeadLetters::entries);
-        let known = known.chain(self.intake.entries()).chain(letters);
+        let known = known.chain(self.intake.entries());
+        let known = known.chain(self.letters.entries());
         let known: AHashSet<DeliveryKey> = known.map(key).collect();
         let gate = self.policy.gate;
         let mut shut_out = 0_u64;

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::copies::{copy_datum, copy_raw};
-use super::dead_letters::Waiting;
 use super::policy::Again;
-use super::{Books, DeliveryKey, Effects, Failing, Notice, Retriable, Tolerance, entry};
+use super::waiting::Waiting;
+use super::{
+    Books, DeliveryKey, Effects, Failing, Letter, Notice, Retriable, Tolerance, entry,
+};
 use crate::chunk::{Chunk, Holds};
-use crate::ledger::{Entry, Step};
+use crate::ledger::{Aside, Entry, Step};
 use crate::outcome::{Cause, Rejection, Stage};
 use crate::ports::dead_letter::DeadLetter;
 use crate::ports::source::Settlement;
@@ -18,6 +20,8 @@ use crate::work_queue::Work;
 
 /// What is left of a record that is rejected.
 pub(super) struct Remains {
+    /// Where it came from.
+    pub(super) origin: RecordId,
     pub(super) original: Option<Arc<RawRecord>>,
     /// What it still owes.
     pub(super) holds: Holds,
@@ -27,8 +31,9 @@ pub(super) struct Remains {
 
 impl Remains {
     /// Of a record whose bytes could not be decoded.
-    pub(super) fn none() -> Self {
+    pub(super) fn none(entry: Entry<'_>) -> Self {
         Self {
+            origin: entry.place(),
             original: None,
             holds: Holds::default(),
             task: 0,
@@ -57,6 +62,7 @@ impl PutRef {
 
     fn remains(&self, place: usize) -> Remains {
         Remains {
+            origin: self.chunk[place].id(),
             original: self.chunk[place].original.clone(),
             holds: self.chunk.holds().clone(),
             task: self.task,
@@ -88,6 +94,9 @@ impl Books {
         let taken = places.len() as u64 - (self.ledger.totals().fenced - fenced);
         self.delivered += taken;
         self.finished += taken;
+        if taken > 0 {
+            self.delivered_at = Some(self.now);
+        }
     }
 
     pub(super) fn buffer(&mut self, put: &PutRef, places: Vec<usize>) {
@@ -114,7 +123,7 @@ impl Books {
         self.reject(put.lease, entry, rejection, || put.remains(place), effects);
     }
 
-    /// `remains` is asked for a dead letter only.
+    /// `remains` is asked for if it is still ours.
     pub(super) fn reject(
         &mut self,
         lease: u32,
@@ -124,9 +133,9 @@ impl Books {
         effects: &mut Effects,
     ) {
         self.failing.remove(&key(entry));
-        let step = match (self.policy.tolerance, &self.dead_letters) {
-            (Tolerance::All, None) => Step::Settle(Settlement::Reject, self.now),
-            (Tolerance::All, Some(_)) => Step::PutAside,
+        let step = match (self.policy.tolerance, self.writes_dead_letters) {
+            (Tolerance::All, false) => Step::Settle(Settlement::Reject, self.now),
+            (Tolerance::All, true) => Step::PutAside(Aside::Dead),
             (Tolerance::None, _) => Step::Hold,
         };
         let mut fenced = false;
@@ -138,33 +147,42 @@ impl Books {
         }
         self.finished += 1;
         self.errors.rejected += 1;
-        let record = RecordId {
-            partition: Arc::clone(entry.partition),
-            offset: entry.offset,
-        };
+        let Remains {
+            origin: record,
+            original,
+            holds,
+            task,
+        } = remains();
         let rejection = rejection.clone();
-        match (self.policy.tolerance, &mut self.dead_letters) {
-            (Tolerance::All, None) => {
+        match (self.policy.tolerance, self.writes_dead_letters) {
+            (Tolerance::All, false) => {
                 self.errors.skipped += 1;
                 effects.put_aside.push((record, rejection));
             }
-            (Tolerance::All, Some(letters)) => {
-                let Remains {
-                    original,
-                    holds,
-                    task,
-                } = remains();
-                let letter = DeadLetter {
+            (Tolerance::All, true) => {
+                let letter = Letter::Dead(DeadLetter {
                     record,
                     original,
                     rejection,
                     task,
-                };
-                letters.push(Waiting::new(letter, entry.acquisition, holds), &self.credit);
-                effects.letters = true;
+                });
+                self.write(letter, entry, holds, effects);
             }
             (Tolerance::None, _) => effects.failure = Some((record, rejection)),
         }
+    }
+
+    /// Has a letter written for a record that waits for it.
+    pub(super) fn write(
+        &mut self,
+        letter: Letter,
+        entry: Entry<'_>,
+        holds: Holds,
+        effects: &mut Effects,
+    ) {
+        let waiting = Waiting::new(letter, entry, holds);
+        self.letters.push(waiting, &self.credit);
+        effects.letters = true;
     }
 
     /// Tries records again later, or gives them back, as the policy says.
@@ -183,6 +201,7 @@ impl Books {
             match self.fail(&put.chunk[*place], now, jitter) {
                 Again::Release => release.push(*place),
                 Again::PutAside => self.put_aside(put, *place, cause, effects),
+                Again::Park => self.park_put(put, *place, cause, effects),
                 Again::At(at) => match later.iter_mut().find(|(time, _)| *time == at) {
                     Some((_, places)) => places.push(*place),
                     None => later.push((at, vec![*place])),
@@ -203,13 +222,18 @@ impl Books {
     /// Counts a failure of a record, and tells what becomes of it.
     fn fail(&mut self, record: &SinkRecord, now: Instant, jitter: f64) -> Again {
         let key = key(entry(record));
-        let failing = self.failing.entry(key).or_insert(Failing {
-            failures: 0,
-            since: now,
-        });
-        failing.failures += 1;
-        let (retry, failures) = (self.policy.retry, failing.failures);
-        let next_try = retry.next_try(failures, failing.since, now, jitter);
+        let before = self.failing.get(&key).copied();
+        let failing = Failing {
+            failures: before.map_or(1, |before| before.failures + 1),
+            since: before.map_or(now, |before| before.since),
+            last: now,
+        };
+        self.failing.insert(key, failing);
+        if let Some(again) = self.parks(record, before, now) {
+            return again;
+        }
+        let retry = self.policy.retry;
+        let next_try = retry.next_try(failing.failures, failing.since, now, jitter);
         let again = self.policy.again(record.delivery_count, next_try, now);
         if again == Again::Release {
             self.failing.remove(&key);
@@ -230,9 +254,16 @@ impl Books {
         self.settle(put.lease, released, Settlement::Release, effects);
     }
 
-    /// Its time is over, and the broker would archive it if it went back.
+    /// Its time is over, and the broker would archive it if it went back; or it
+    /// was parked, so that going back would be no news.
     fn put_aside(&mut self, put: &PutRef, place: usize, cause: &Cause, effects: &mut Effects) {
-        let cause = format!("on its last delivery attempt, with no time left to retry: {cause}");
+        let cause = match &put.chunk[place].parked {
+            Some(parked) => format!(
+                "parked {} times, with no time left to retry: {cause}",
+                parked.count
+            ),
+            None => format!("on its last delivery attempt, with no time left to retry: {cause}"),
+        };
         let rejection = Rejection::new(Stage::TaskPut, cause);
         self.reject_put(put, place, &rejection, effects);
     }
@@ -297,6 +328,7 @@ impl Books {
             }
             match self.fail(record, self.now, 0.0) {
                 Again::PutAside => self.put_aside(put, *place, &cause, effects),
+                Again::Park => self.park_put(put, *place, &cause, effects),
                 Again::At(_) | Again::Release => again.push(*place),
             }
         }
@@ -330,7 +362,7 @@ impl Books {
 
     /// Copies payloads that will be held for long out of the response that
     /// they are slices of, or they would keep the whole of it in memory.
-    fn copy_out(&self, work: &mut Work) {
+    pub(super) fn copy_out(&self, work: &mut Work) {
         let mut bytes = 0;
         for record in &mut work.records {
             copy_datum(&mut record.key, &mut bytes);

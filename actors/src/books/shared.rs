@@ -19,9 +19,9 @@ pub struct SharedBooks {
     /// Told when there is something to convert or work for a task, or the next
     /// work's time has changed. To all who wait: one of them may be dead.
     pub(crate) work: Notify,
-    /// Told when there are dead letters to write.
+    /// Told when there are letters to write.
     pub(crate) letters: Notify,
-    /// Whether records that are put aside get dead letters.
+    /// Whether records may have to be written as they were.
     pub(crate) has_letters: bool,
     idle_tasks: AtomicUsize,
     /// Of these, the one that has waited longest.
@@ -45,7 +45,7 @@ impl SharedBooks {
 
     fn of(books: Books) -> Arc<Self> {
         Arc::new(Self {
-            has_letters: books.dead_letters().is_some(),
+            has_letters: books.has_letters(),
             circuit: Arc::clone(books.circuit()),
             books: Mutex::new(books),
             work: Notify::new(),

@@ -31,6 +31,7 @@ pub(super) fn books(retry_timeout: Option<Duration>, tolerance: Tolerance) -> Bo
         gate: Gate::new(5),
         max_put_records: 10,
         tasks: 1,
+        parking: None,
     };
     Books::new(policy, Credit::new(1000))
 }

@@ -32,6 +32,17 @@ pub struct Entry<'a> {
     pub acquisition: u32,
 }
 
+impl Entry<'_> {
+    /// Where the record lies.
+    #[must_use]
+    pub fn place(&self) -> RecordId {
+        RecordId {
+            partition: Arc::clone(self.partition),
+            offset: self.offset,
+        }
+    }
+}
+
 /// What an outcome asks the ledger to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -39,13 +50,22 @@ pub enum Step {
     Settle(Settlement, Instant),
     /// Wait for another put.
     Requeue,
-    /// Wait for its dead letter; no put has it any more. Settled by ACCEPT, it
-    /// counts as rejected.
-    PutAside,
+    /// Wait for its letter; no put has it any more. Settled by ACCEPT, it counts
+    /// as what the letter makes of it.
+    PutAside(Aside),
     /// Wait for the sink's flush.
     Buffer,
     /// Keep the lock, and do nothing more (the connector has failed).
     Hold,
+}
+
+/// What a record's letter is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aside {
+    /// A dead letter: the record counts as rejected.
+    Dead,
+    /// Its copy in the parking topic.
+    Parked,
 }
 
 /// How many records the ledger has seen end in each way.
@@ -57,6 +77,8 @@ pub struct Totals {
     pub released: u64,
     /// By REJECT, or by ACCEPT behind a dead letter.
     pub rejected: u64,
+    /// By ACCEPT, when they were in the parking topic.
+    pub parked: u64,
     pub renewed: u64,
     pub unknown: u64,
     pub lost: u64,
@@ -283,7 +305,7 @@ impl Ledger {
             match step {
                 Step::Settle(settlement, _) => push_merged(settle, entry, settlement),
                 Step::Hold => *open_held += 1,
-                Step::Requeue | Step::PutAside | Step::Buffer => {}
+                Step::Requeue | Step::PutAside(_) | Step::Buffer => {}
             }
         });
     }
@@ -333,9 +355,10 @@ impl Ledger {
         let records = ended.records as u64;
         match (&answered.answer, range.settlement) {
             (Answer::Confirmed, Settlement::Accept) => {
-                let put_aside = ended.put_aside as u64;
-                self.totals.rejected += put_aside;
-                self.totals.accepted += records - put_aside;
+                let (dead, parked) = (ended.dead as u64, ended.parked as u64);
+                self.totals.rejected += dead;
+                self.totals.parked += parked;
+                self.totals.accepted += records - dead - parked;
             }
             (Answer::Confirmed, Settlement::Release) => self.totals.released += records,
             (Answer::Confirmed, Settlement::Reject) => self.totals.rejected += records,
@@ -410,6 +433,22 @@ impl Ledger {
     pub fn waits_for_flush(&self, span: u64) -> bool {
         let mut pins = self.partitions.values().filter_map(PartitionLedger::pin);
         pins.any(|pin| pin.is_buffered && pin.span >= span)
+    }
+
+    /// The first open offset of one partition.
+    #[must_use]
+    pub fn pin(&self, partition: &SourcePartition) -> Option<Pin> {
+        let key = (partition.topic_id, partition.partition);
+        self.partitions.get(&key).and_then(PartitionLedger::pin)
+    }
+
+    /// How many records of a topic nobody has settled, or the broker has not
+    /// confirmed yet.
+    #[must_use]
+    pub fn open_in(&self, topic: &str) -> usize {
+        let partitions = self.partitions.values();
+        let of_topic = partitions.filter(|ledger| &*ledger.partition().topic == topic);
+        of_topic.map(PartitionLedger::open).sum()
     }
 
     /// The first open offset of each partition, the one that has waited

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Pin, Step, Unsettled};
+use super::{Aside, Pin, Step, Unsettled};
 use crate::ports::source::{SettleRange, Settlement};
 use crate::record::SourcePartition;
 
@@ -23,11 +23,11 @@ enum State {
     Delivering,
     Buffered,
     Held,
-    /// Waits for its dead letter.
-    Aside,
+    /// Waits for its letter.
+    Aside(Aside),
     Settling(Settlement),
-    /// By ACCEPT, behind a dead letter.
-    SettlingAside,
+    /// By ACCEPT, behind its letter.
+    SettlingAside(Aside),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +52,7 @@ impl Slot {
     const fn is_unsettled(&self) -> bool {
         !matches!(
             self.state,
-            State::Vacant | State::Settling(_) | State::SettlingAside
+            State::Vacant | State::Settling(_) | State::SettlingAside(_)
         )
     }
 
@@ -60,7 +60,8 @@ impl Slot {
         Ended {
             records: 1,
             held: matches!(self.state, State::Held) as usize,
-            put_aside: matches!(self.state, State::SettlingAside) as usize,
+            dead: matches!(self.state, State::SettlingAside(Aside::Dead)) as usize,
+            parked: matches!(self.state, State::SettlingAside(Aside::Parked)) as usize,
         }
     }
 }
@@ -89,15 +90,17 @@ pub(super) struct SettledRun {
 pub(super) struct Ended {
     pub(super) records: usize,
     pub(super) held: usize,
-    /// Whose dead letters are written.
-    pub(super) put_aside: usize,
+    /// Whose letters are written.
+    pub(super) dead: usize,
+    pub(super) parked: usize,
 }
 
 impl Ended {
     const fn add(&mut self, other: Self) {
         self.records += other.records;
         self.held += other.held;
-        self.put_aside += other.put_aside;
+        self.dead += other.dead;
+        self.parked += other.parked;
     }
 }
 
@@ -198,13 +201,13 @@ impl PartitionLedger {
             Step::Settle(settlement, now) => {
                 slot.moment = now;
                 match (slot.state, settlement) {
-                    (State::Aside, Settlement::Accept) => State::SettlingAside,
+                    (State::Aside(aside), Settlement::Accept) => State::SettlingAside(aside),
                     _ => State::Settling(settlement),
                 }
             }
-            Step::PutAside => {
+            Step::PutAside(aside) => {
                 slot.lease = 0;
-                State::Aside
+                State::Aside(aside)
             }
             Step::Buffer => State::Buffered,
             Step::Hold => State::Held,
@@ -245,7 +248,7 @@ impl PartitionLedger {
         let born = self.born;
         let mut run: Option<SettledRun> = None;
         let ended = self.vacate(offsets, |slot| {
-            if slot.state == State::SettlingAside {
+            if let State::SettlingAside(_) = slot.state {
                 return settlement == Settlement::Accept;
             }
             if slot.state != State::Settling(settlement) {
@@ -271,6 +274,10 @@ impl PartitionLedger {
             tell(last);
         }
         ended
+    }
+
+    pub(super) fn open(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.is_open()).count()
     }
 
     pub(super) fn topic(&self) -> Arc<str> {

@@ -2,6 +2,7 @@
 
 pub mod converter;
 pub mod dead_letter;
+pub mod parking;
 pub mod sink;
 pub mod source;
 pub mod transaction;

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::Supervisor;
 use super::generation::Generation;
 use crate::acknowledger::Acknowledger;
+use crate::books::Books;
 use crate::credit::Credit;
 use crate::delivery::Delivery;
 use crate::inbox::Inbox;
@@ -25,8 +26,8 @@ pub(super) const LOOK: Duration = Duration::from_millis(5);
 
 /// Whether nothing that was asked for is still to come. Looks in the order in
 /// which records come: at the source, at its events.
-pub(super) fn is_quiet(credit: &Credit, inbox: &Inbox) -> bool {
-    !credit.is_awaiting() && inbox.len() == 0
+pub(super) fn is_quiet(credits: &[Arc<Credit>], inbox: &Inbox) -> bool {
+    !credits.iter().any(|it| it.is_awaiting()) && inbox.len() == 0
 }
 
 /// A drain that has begun.
@@ -67,6 +68,7 @@ impl Supervisor {
             finish_until: until - deadline / 4,
             reply: Some(reply),
         });
+        self.enter(Books::hurry_parked);
         if self.is_pausing {
             self.start_generation(ctx);
         }
@@ -103,7 +105,7 @@ impl Supervisor {
     /// the source had asked for: given back undelivered, they would have lost
     /// an attempt. The books are looked at last, as records come to them last.
     fn is_finished(&self) -> bool {
-        if !is_quiet(&self.credit, &self.inbox) {
+        if !is_quiet(&self.credits(), &self.inbox) {
             return false;
         }
         let books = self.books.lock();
@@ -119,8 +121,7 @@ impl Supervisor {
     /// Whether there is somebody who works on what is open.
     fn works(&self, generation: &Generation) -> bool {
         let books = self.books.lock();
-        let has_letters = books.dead_letters().is_some_and(|it| !it.is_empty());
-        has_letters || generation.has_tasks()
+        !books.letters().is_empty() || generation.has_tasks()
     }
 
     fn close(&mut self, finished: bool, ctx: &mut Context<Self>) {

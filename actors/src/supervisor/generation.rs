@@ -9,7 +9,7 @@ use super::Supervisor;
 use super::health::Health;
 use crate::acknowledger::{Acknowledger, AcknowledgerLinks};
 use crate::converter::Converter;
-use crate::dead_letter_writer::{DeadLetterWriter, DeadLetterWriterLinks};
+use crate::letter_writer::{LetterBoxes, LetterWriter, LetterWriterLinks};
 use crate::delivery::{Delivery, DeliveryLinks};
 use crate::kill_switch::KillSwitch;
 use crate::mailbox::Mailbox;
@@ -55,13 +55,13 @@ pub(super) struct Generation {
     pub(super) started_at: Instant,
     /// Stops converter and deliveries.
     pub(super) work_kill: KillSwitch,
-    /// Stops poller, acknowledger and the writer of dead letters.
+    /// Stops poller, acknowledger and the writer of letters.
     control_kill: KillSwitch,
     pub(super) acknowledger: Mailbox<Acknowledger>,
     pub(super) converter: Mailbox<Converter>,
     pub(super) poller: Mailbox<Poller>,
     /// On the converter's thread.
-    pub(super) dead_letter_writer: Option<Mailbox<DeadLetterWriter>>,
+    pub(super) letter_writer: Option<Mailbox<LetterWriter>>,
     pub(super) control_post: Post,
     pub(super) converter_post: Post,
     pub(super) health: Health,
@@ -117,6 +117,7 @@ impl Generation {
             view: Arc::clone(&parts.view),
             kill: control_kill.clone(),
             span: parts.spec.span,
+            parked: parts.spec.parking.as_ref().map(|it| Arc::clone(&it.credit)),
         };
         let tasks = parts.spec.policy.tasks;
         let window = match parts.spec.max_in_flight_records {
@@ -127,16 +128,20 @@ impl Generation {
             Poller::start_in_arbiter(control, move |_| Poller::new(poller_links, window)),
             1,
         );
-        let dead_letter_writer = parts.spec.dead_letters.as_ref().map(|queue| {
-            let links = DeadLetterWriterLinks {
+        let boxes = LetterBoxes {
+            dead: parts.spec.dead_letters.clone(),
+            parked: parts.spec.parking.as_ref().map(|it| Arc::clone(&it.lot)),
+        };
+        let letter_writer = boxes.are_there().then(|| {
+            let links = LetterWriterLinks {
                 outlet: parts.outlet.clone(),
-                queue: Arc::clone(queue),
+                boxes,
                 kill: control_kill.clone(),
                 timeout: parts.spec.delivery_timeout,
             };
-            let start = move |_: &mut _| DeadLetterWriter::new(links);
+            let start = move |_: &mut _| LetterWriter::new(links);
             let thread = converter_post.thread.arbiter();
-            Mailbox::new(DeadLetterWriter::start_in_arbiter(thread, start), 1)
+            Mailbox::new(LetterWriter::start_in_arbiter(thread, start), 1)
         });
         let mut generation = Self {
             number: parts.number,
@@ -146,7 +151,7 @@ impl Generation {
             acknowledger,
             converter,
             poller,
-            dead_letter_writer,
+            letter_writer,
             control_post,
             converter_post,
             health: Health::from(Instant::now()),

@@ -148,7 +148,7 @@ impl Generation {
         let control = &self.control_post.thread;
         let (poller, converter) = (&self.poller, &self.converter);
         let converters = &self.converter_post.thread;
-        let writer = self.dead_letter_writer.as_ref();
+        let writer = self.letter_writer.as_ref();
         let stages = [
             (
                 "poller",

@@ -17,10 +17,10 @@ use crate::record::RecordId;
 
 /// The source may be asking by the window that it knew, so the first look is
 /// not at once. Who does not answer has nothing to tell.
-async fn source_is_quiet(credit: Arc<Credit>, inbox: Arc<Inbox>, until: Instant) {
+async fn source_is_quiet(credits: Vec<Arc<Credit>>, inbox: Arc<Inbox>, until: Instant) {
     loop {
         tokio::time::sleep(LOOK).await;
-        if is_quiet(&credit, &inbox) || Instant::now() >= until {
+        if is_quiet(&credits, &inbox) || Instant::now() >= until {
             return;
         }
     }
@@ -49,7 +49,7 @@ impl Handler<Letter<Quiesce>> for Supervisor {
         let Quiesce { patience, reply } = letter.message;
         self.fetch_no_more();
         let until = Instant::now() + patience;
-        let quiet = source_is_quiet(Arc::clone(&self.credit), Arc::clone(&self.inbox), until);
+        let quiet = source_is_quiet(self.credits(), Arc::clone(&self.inbox), until);
         let quiet = quiet.into_actor(self);
         ctx.spawn(quiet.map(|(), supervisor, _: &mut Context<Self>| {
             // Nobody may be waiting any more.

@@ -78,7 +78,7 @@ impl Supervisor {
     fn end_generation(&mut self, found: &Findings) -> Option<Duration> {
         let generation = self.generation.take()?;
         generation.kill();
-        self.credit.set_window_records(0);
+        self.close_windows();
         for task in 0..self.spec.policy.tasks {
             self.view
                 .set_task(&self.connector, task as u32, TaskState::Restarting);

@@ -17,7 +17,7 @@ use super::{Pipeline, PipelineSpec, Supervisor};
 use crate::acknowledger::Acknowledger;
 use crate::books::{Policy, Tolerance};
 use crate::converter::Converter;
-use crate::dead_letter_writer::DeadLetterWriter;
+use crate::letter_writer::LetterWriter;
 use crate::live_view::{ConnectorState, LiveView};
 use crate::mailbox::Letter;
 use crate::poller::Poller;
@@ -49,7 +49,7 @@ macro_rules! dies {
 dies!(Poller);
 dies!(Converter);
 dies!(Acknowledger);
-dies!(DeadLetterWriter);
+dies!(LetterWriter);
 
 /// Makes an actor block its thread in a handler, until the sender is dropped.
 struct Block(mpsc::Receiver<()>);
@@ -116,7 +116,7 @@ enum Stage {
     Poller,
     Converter,
     Acknowledger,
-    DeadLetterWriter,
+    LetterWriter,
 }
 
 impl Handler<Letter<Stage>> for Supervisor {
@@ -128,8 +128,8 @@ impl Handler<Letter<Stage>> for Supervisor {
             Stage::Poller => generation.poller.signal(Die).unwrap(),
             Stage::Converter => generation.converter.signal(Die).unwrap(),
             Stage::Acknowledger => generation.acknowledger.signal(Die).unwrap(),
-            Stage::DeadLetterWriter => {
-                let writer = generation.dead_letter_writer.as_ref().unwrap();
+            Stage::LetterWriter => {
+                let writer = generation.letter_writer.as_ref().unwrap();
                 writer.signal(Die).unwrap();
             }
         }

@@ -54,6 +54,7 @@ pub fn policy(tasks: usize, tolerance: Tolerance) -> Policy {
         gate: Gate::new(5),
         max_put_records: 500,
         tasks,
+        parking: None,
     }
 }
 
@@ -73,6 +74,7 @@ pub fn spec(policy: Policy, conversion: Conversion, sink: Arc<dyn SinkFactory>) 
         span: 2000,
         error_log: ErrorLog::Records,
         dead_letters: None,
+        parking: None,
     }
 }
 
@@ -87,6 +89,7 @@ pub const fn raw_record(offset: i64) -> RawRecord {
         key: None,
         value: None,
         headers: Vec::new(),
+        parked: None,
     }
 }
 
@@ -105,6 +108,7 @@ pub fn record(partition: &Arc<SourcePartition>, offset: i64, acquisition: u32) -
         value: Datum::null(),
         headers: Vec::new(),
         original: None,
+        parked: None,
     }
 }
 

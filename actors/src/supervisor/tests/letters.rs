@@ -55,7 +55,7 @@ async fn letters_survive_the_death_of(stage: Stage) {
 
 #[actix::test]
 async fn a_dead_writer_makes_a_new_generation_that_writes_its_letters() {
-    letters_survive_the_death_of(Stage::DeadLetterWriter).await;
+    letters_survive_the_death_of(Stage::LetterWriter).await;
 }
 
 #[actix::test]

@@ -1,4 +1,5 @@
-//! Dead letters that are not written yet. Pure; the time is passed in.
+//! Letters that are not written yet: dead letters, and records that are parked.
+//! Pure; the time is passed in.
 //!
 //! Each stands for a record that is locked until its letter is confirmed.
 
@@ -14,27 +15,56 @@ use crate::credit::Credit;
 use crate::ledger::Entry;
 use crate::outcome::Cause;
 use crate::ports::dead_letter::DeadLetter;
+use crate::ports::parking::ToPark;
+use crate::record::{RawRecord, RecordId};
 use crate::retry::RetryPolicy;
 
 /// With so many letters waiting while some fail, no more records are fetched:
 /// the next ones may need letters, too.
 const TOO_MANY: usize = 100;
 
+/// What is to be written before a record is accepted.
+#[derive(Clone, Debug)]
+pub enum Letter {
+    Dead(DeadLetter),
+    Parked(ToPark),
+}
+
+impl Letter {
+    /// The same, copied out of the response that it came in.
+    fn copied(&self, bytes: &mut usize) -> Self {
+        let mut copy = |raw: &RawRecord| Arc::new(copy_raw(raw, bytes));
+        match self {
+            Self::Dead(letter) => Self::Dead(DeadLetter {
+                original: letter.original.as_deref().map(copy),
+                ..letter.clone()
+            }),
+            Self::Parked(record) => Self::Parked(ToPark {
+                original: copy(&record.original),
+                ..record.clone()
+            }),
+        }
+    }
+}
+
 /// A letter and what its record owes.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    pub(super) letter: Arc<DeadLetter>,
-    pub(super) acquisition: u32,
+    pub(super) letter: Arc<Letter>,
+    /// Where the record's lock is.
+    place: RecordId,
+    acquisition: u32,
     holds: Holds,
     is_copied: bool,
     failures: u32,
 }
 
 impl Waiting {
-    pub(super) fn new(letter: DeadLetter, acquisition: u32, holds: Holds) -> Self {
+    pub(super) fn new(letter: Letter, entry: Entry<'_>, holds: Holds) -> Self {
         Self {
             letter: Arc::new(letter),
-            acquisition,
+            place: entry.place(),
+            acquisition: entry.acquisition,
             holds,
             is_copied: false,
             failures: 0,
@@ -43,8 +73,8 @@ impl Waiting {
 
     pub(super) fn entry(&self) -> Entry<'_> {
         Entry {
-            partition: &self.letter.record.partition,
-            offset: self.letter.record.offset,
+            partition: &self.place.partition,
+            offset: self.place.offset,
             acquisition: self.acquisition,
         }
     }
@@ -56,17 +86,12 @@ impl Waiting {
         }
         self.is_copied = true;
         let mut bytes = 0;
-        let original = self.letter.original.as_deref();
-        let original = original.map(|raw| Arc::new(copy_raw(raw, &mut bytes)));
-        self.letter = Arc::new(DeadLetter {
-            original,
-            ..(*self.letter).clone()
-        });
+        self.letter = Arc::new(self.letter.copied(&mut bytes));
         self.holds = Holds::of(credit.hold(bytes));
     }
 }
 
-/// How often letters were sent, and how often in vain.
+/// How often dead letters were sent, and how often in vain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeadLetterTotals {
     pub requests: u64,
@@ -75,7 +100,7 @@ pub struct DeadLetterTotals {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct DeadLetters {
+pub struct Letters {
     ready: VecDeque<Waiting>,
     later: BTreeMap<(Instant, u64), Waiting>,
     /// By their tickets.
@@ -88,7 +113,7 @@ pub struct DeadLetters {
     totals: DeadLetterTotals,
 }
 
-impl DeadLetters {
+impl Letters {
     /// Letters that are not confirmed yet.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -136,7 +161,7 @@ impl DeadLetters {
         &mut self,
         now: Instant,
         is_ours: impl Fn(Entry<'_>) -> bool,
-    ) -> Option<(u64, Arc<DeadLetter>)> {
+    ) -> Option<(u64, Arc<Letter>)> {
         loop {
             let due = self.later.first_entry().filter(|it| it.key().0 <= now);
             let due = due.map(|it| it.remove());
@@ -146,8 +171,8 @@ impl DeadLetters {
                 continue;
             }
             self.last_ticket += 1;
-            self.totals.requests += 1;
             let letter = Arc::clone(&waiting.letter);
+            self.totals.requests += u64::from(matches!(*letter, Letter::Dead(_)));
             self.writing.insert(self.last_ticket, waiting);
             return Some((self.last_ticket, letter));
         }
@@ -169,10 +194,10 @@ impl DeadLetters {
         credit: &Arc<Credit>,
         now: Instant,
     ) {
-        self.totals.failures += 1;
         let Some(mut waiting) = self.writing.remove(&ticket) else {
             return;
         };
+        self.totals.failures += u64::from(matches!(*waiting.letter, Letter::Dead(_)));
         self.failing += usize::from(waiting.failures == 0);
         waiting.failures += 1;
         self.cause = Some(cause);

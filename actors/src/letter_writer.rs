@@ -1,4 +1,4 @@
-//! Writes dead letters, many at once, each for itself: a slow or a failing one
+//! Writes dead letters, and records to park, many at once, each for itself: a slow or a failing one
 //! holds up nobody else.
 
 use std::sync::Arc;
@@ -10,11 +10,12 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use futures::{FutureExt, future};
 use tokio::time::Instant;
 
-use crate::books::{DeadLetters, Effects};
+use crate::books::{Effects, Letter};
 use crate::kill_switch::KillSwitch;
 use crate::outcome::Cause;
 use crate::outlet::Outlet;
-use crate::ports::dead_letter::{DeadLetter, DeadLetterQueue};
+use crate::ports::dead_letter::DeadLetterQueue;
+use crate::ports::parking::ParkingLot;
 use crate::sink_host::panic_message;
 
 /// How many letters are on their way at once. A producer sends those of some
@@ -22,31 +23,52 @@ use crate::sink_host::panic_message;
 const AT_ONCE: usize = 100;
 
 /// What the writer works with.
-pub(crate) struct DeadLetterWriterLinks {
+pub(crate) struct LetterWriterLinks {
     pub(crate) outlet: Outlet,
-    pub(crate) queue: Arc<dyn DeadLetterQueue>,
+    pub(crate) boxes: LetterBoxes,
     pub(crate) kill: KillSwitch,
     /// A letter that takes longer is written again.
     pub(crate) timeout: Duration,
+}
+
+/// Where letters go; `None` for a kind of which there are none.
+#[derive(Clone)]
+pub(crate) struct LetterBoxes {
+    pub(crate) dead: Option<Arc<dyn DeadLetterQueue>>,
+    pub(crate) parked: Option<Arc<dyn ParkingLot>>,
+}
+
+impl LetterBoxes {
+    pub(crate) const fn are_there(&self) -> bool {
+        self.dead.is_some() || self.parked.is_some()
+    }
+
+    async fn write(&self, letter: &Letter) -> Result<(), Cause> {
+        match (letter, &self.dead, &self.parked) {
+            (Letter::Dead(letter), Some(queue), _) => queue.write(letter).await,
+            (Letter::Parked(record), _, Some(lot)) => lot.park(record).await,
+            (Letter::Dead(_) | Letter::Parked(_), ..) => Err("there is nowhere to write it".into()),
+        }
+    }
 }
 
 type Ended = (u64, Result<(), Cause>);
 
 /// 1. takes letters from the books, 2. writes them, 3. enters what became of
 ///    each: accepted when it is there for good, tried again otherwise.
-pub struct DeadLetterWriter {
-    links: Arc<DeadLetterWriterLinks>,
+pub struct LetterWriter {
+    links: Arc<LetterWriterLinks>,
 }
 
-impl DeadLetterWriter {
-    pub(crate) fn new(links: DeadLetterWriterLinks) -> Self {
+impl LetterWriter {
+    pub(crate) fn new(links: LetterWriterLinks) -> Self {
         Self {
             links: Arc::new(links),
         }
     }
 }
 
-impl Actor for DeadLetterWriter {
+impl Actor for LetterWriter {
     type Context = Context<Self>;
 
     /// Letters come by the books, not by the mailbox: this actor's death
@@ -58,7 +80,7 @@ impl Actor for DeadLetterWriter {
 }
 
 /// Until the kill.
-async fn write_all(links: Arc<DeadLetterWriterLinks>) {
+async fn write_all(links: Arc<LetterWriterLinks>) {
     let books = Arc::clone(&links.outlet.books);
     let mut writing = FuturesUnordered::new();
     while !links.kill.is_dead() {
@@ -85,7 +107,7 @@ async fn sleep_until_due(due: Option<Instant>) {
     }
 }
 
-impl DeadLetterWriterLinks {
+impl LetterWriterLinks {
     /// Begins with as many letters as there may be on their way. Returns when
     /// it can go on with one that failed.
     fn take(
@@ -100,7 +122,7 @@ impl DeadLetterWriterLinks {
         }
         while writing.len() < AT_ONCE {
             let Some((ticket, letter)) = books.next_letter(now) else {
-                return books.dead_letters().and_then(DeadLetters::next_due);
+                return books.letters().next_due();
             };
             let links = Arc::clone(self);
             let written = async move { (ticket, links.write(&letter).await) };
@@ -109,12 +131,12 @@ impl DeadLetterWriterLinks {
         None
     }
 
-    async fn write(&self, letter: &DeadLetter) -> Result<(), Cause> {
-        let written = std::panic::AssertUnwindSafe(self.queue.write(letter)).catch_unwind();
+    async fn write(&self, letter: &Letter) -> Result<(), Cause> {
+        let written = std::panic::AssertUnwindSafe(self.boxes.write(letter)).catch_unwind();
         match tokio::time::timeout(self.timeout, written).await {
             Ok(Ok(written)) => written,
             Ok(Err(panic)) => Err(panic_message(&*panic)),
-            Err(_) => Err(format!("a dead letter took longer than {:?}", self.timeout).into()),
+            Err(_) => Err(format!("putting a record aside took longer than {:?}", self.timeout).into()),
         }
     }
 

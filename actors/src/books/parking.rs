@@ -1,0 +1,231 @@
+//! Steps with parked records: into the parking topic, and back from it.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::policy::Again;
+use super::settling::{PutRef, key};
+use super::{Books, Effects, Failing, Letter, Notice, entry};
+use crate::chunk::Holds;
+use crate::ledger::{Aside, Pin, Step};
+use crate::outcome::Cause;
+use crate::parking::{Failure, ParkingPolicy};
+use crate::ports::parking::ToPark;
+use crate::record::SinkRecord;
+use crate::work_queue::Work;
+
+impl Books {
+    /// Whether parking is what becomes of a record that failed now. Nothing is
+    /// parked while the sink takes no records at all.
+    pub(super) fn parks(
+        &self,
+        record: &SinkRecord,
+        before: Option<Failing>,
+        now: Instant,
+    ) -> Option<Again> {
+        let policy = self.policy.parking?;
+        if !self.circuit.is_closed() || record.original.is_none() {
+            return None;
+        }
+        let timeout = self.policy.retry.timeout;
+        if let Some(parked) = &record.parked {
+            return Some(match policy.comes_in_time(parked.since, timeout, now) {
+                true => Again::Park,
+                false => Again::PutAside,
+            });
+        }
+        let failure = Failure {
+            since: before.map_or(now, |before| before.since),
+            before: before.map(|before| before.last),
+            pins: self.holds_up(&policy, record),
+        };
+        let parks = policy.parks(&failure, self.delivered_at, now)
+            && policy.comes_in_time(failure.since, timeout, now);
+        parks.then_some(Again::Park)
+    }
+
+    /// Whether a record is, or would be next, what keeps its partition back.
+    fn holds_up(&self, policy: &ParkingPolicy, record: &SinkRecord) -> bool {
+        let pin = self.ledger.pin(&record.partition);
+        pin.is_some_and(|pin| is_pinning(policy, &pin, record))
+    }
+
+    /// Parks a record of a put.
+    pub(super) fn park_put(
+        &mut self,
+        put: &PutRef,
+        place: usize,
+        cause: &Cause,
+        effects: &mut Effects,
+    ) {
+        let (record, holds) = (&put.chunk[place], put.chunk.holds());
+        self.park(put.lease, record, holds, effects);
+        match effects.notices.last_mut() {
+            Some(Notice::Parking { records, .. }) => *records += 1,
+            _ => effects.notices.push(Notice::Parking {
+                records: 1,
+                cause: Some(Arc::clone(cause)),
+            }),
+        }
+    }
+
+    /// Parks the failed records that keep a partition back and wait for their
+    /// next try, for which the others must not wait.
+    pub(super) fn park_pins(&mut self, now: Instant, effects: &mut Effects) {
+        let Some(policy) = self.policy.parking else {
+            return;
+        };
+        if !self.circuit.is_closed() || self.queue.waiting() == 0 {
+            return;
+        }
+        let pins = self.pins();
+        let (failing, timeout) = (&self.failing, self.policy.retry.timeout);
+        let others = self.delivered_at;
+        let since = |record: &SinkRecord| failing.get(&key(entry(record))).map(|it| it.since);
+        let may_park = |record: &SinkRecord| {
+            // One that found the sink unavailable over and over has no times.
+            let since = since(record).or(others);
+            let succeeded = since.is_some_and(|since| others >= Some(since));
+            let in_time = since.is_some_and(|since| policy.comes_in_time(since, timeout, now));
+            record.parked.is_none() && record.original.is_some() && succeeded && in_time
+        };
+        let mut pinning = Vec::new();
+        for pin in pins {
+            if policy.is_used_up(pin.span) {
+                let is_meant =
+                    |record: &SinkRecord| is_pinning(&policy, &pin, record) && may_park(record);
+                pinning.extend(self.queue.take_waiting(is_meant));
+            }
+        }
+        if pinning.is_empty() {
+            return;
+        }
+        effects.notices.push(Notice::Parking {
+            records: pinning.len(),
+            cause: None,
+        });
+        for work in &pinning {
+            for record in &work.records {
+                self.park(0, record, &work.holds, effects);
+            }
+        }
+    }
+
+    fn park(&mut self, lease: u32, record: &SinkRecord, holds: &Holds, effects: &mut Effects) {
+        let entry = entry(record);
+        let since = match (&record.parked, self.failing.remove(&key(entry))) {
+            (Some(parked), _) => parked.since,
+            (None, Some(failing)) => failing.since,
+            (None, None) => self.now,
+        };
+        let Some(original) = record.original.clone() else {
+            return;
+        };
+        let mut fenced = false;
+        let (one, step) = (std::iter::once(entry), Step::PutAside(Aside::Parked));
+        self.ledger
+            .step(lease, step, one, &mut effects.settle, |_| fenced = true);
+        if fenced {
+            return;
+        }
+        self.finished += 1;
+        let count = record.parked.as_ref().map_or(0, |parked| parked.count);
+        let letter = Letter::Parked(ToPark {
+            record: record.id(),
+            original,
+            count: count + 1,
+            since,
+        });
+        self.write(letter, entry, holds.clone(), effects);
+    }
+
+    /// Takes records that come back. One that is not due waits for it under its
+    /// lock, unless its next return would archive it.
+    pub(super) fn take_parked(&mut self, records: Vec<SinkRecord>, holds: &Holds) {
+        let now = self.now;
+        let mut due = Vec::new();
+        for record in records {
+            match self.waits_until(&record, now) {
+                Some(at) => {
+                    let mut work = Work {
+                        records: vec![record],
+                        holds: holds.clone(),
+                        kills: 0,
+                        refusals: 0,
+                    };
+                    self.copy_out(&mut work);
+                    self.queue.push_later(at, work);
+                }
+                None => due.push(record),
+            }
+        }
+        self.queue.push(due, holds.clone());
+    }
+
+    fn waits_until(&self, record: &SinkRecord, now: Instant) -> Option<Instant> {
+        let (policy, parked) = (self.policy.parking?, record.parked.as_deref()?);
+        let due = policy.due(parked, now);
+        let may_wait = !self.hurries && self.policy.gate.may_release(record.delivery_count);
+        (due > now && may_wait).then_some(due)
+    }
+
+    /// Parked records are put whether they are due or not: the worker is to
+    /// stop, and they would only lose an attempt.
+    pub fn hurry_parked(&mut self) -> Effects {
+        self.hurries = true;
+        let mut effects = Effects::default();
+        for work in self.queue.take_waiting(|record| record.parked.is_some()) {
+            self.put_again(work, &mut effects);
+        }
+        effects
+    }
+
+    /// How records are parked, if they are.
+    #[must_use]
+    pub const fn parking(&self) -> Option<ParkingPolicy> {
+        self.policy.parking
+    }
+
+    /// Names the topic that parked records come back from.
+    pub fn park_in(&mut self, topic: Arc<str>) {
+        self.parking_topic = Some(topic);
+    }
+
+    /// Parked records that are not answered for.
+    #[must_use]
+    pub fn open_parked(&self) -> usize {
+        let topic = self.parking_topic.as_ref();
+        topic.map_or(0, |topic| self.ledger.open_in(topic))
+    }
+
+    /// The first open offset of each partition of the connector's own topics,
+    /// the one that has waited longest first. Parked records keep nothing back.
+    #[must_use]
+    pub fn pins(&self) -> Vec<Pin> {
+        let mut pins = self.ledger.pins();
+        pins.retain(|pin| !self.is_parking_topic(&pin.partition.topic));
+        pins
+    }
+
+    /// The connector's own topics that records have come from, by name.
+    #[must_use]
+    pub fn topics(&self) -> Vec<Arc<str>> {
+        let mut topics = self.ledger.topics();
+        topics.retain(|topic| !self.is_parking_topic(topic));
+        topics
+    }
+
+    fn is_parking_topic(&self, topic: &str) -> bool {
+        self.parking_topic.as_deref() == Some(topic)
+    }
+}
+
+/// Whether a record is the first open one of a partition whose span is used
+/// up, or close behind it.
+fn is_pinning(policy: &ParkingPolicy, pin: &Pin, record: &SinkRecord) -> bool {
+    let (of, at) = (&record.partition, &pin.partition);
+    (of.topic_id, of.partition) == (at.topic_id, at.partition)
+        && policy.is_used_up(pin.span)
+        && record.offset < pin.offset + policy.reach()
+}

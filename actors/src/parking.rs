@@ -1,0 +1,278 @@
+//! Records that keep failing while others succeed are parked: written to a
+//! topic of their own, accepted where they were, and tried again from there.
+//! The rules: when to park, when a parked one is due, and when to give it up.
+//! Pure; the time is passed in.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::record::Parked;
+
+/// How long the parking topic is looked at: many times what an answer takes.
+const LOOK: Duration = Duration::from_secs(2);
+/// Records to look for at once; the broker may give out some more.
+const LOOK_RECORDS: usize = 100;
+/// A partition's open records that reach over this part of its span: what is
+/// left lets others go on while the record is being parked.
+const NEARLY: u64 = 3;
+const OF: u64 = 4;
+
+/// How a connector parks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParkingPolicy {
+    /// `share.park.after.ms`.
+    pub after: Duration,
+    /// `share.park.backoff.ms`: how long a parked record waits. The same for
+    /// all, so that the topic lies in the order in which they are due.
+    pub backoff: Duration,
+    /// How far the open records of one partition may reach.
+    pub span: u64,
+}
+
+/// A record that has failed once more, for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// When it failed first.
+    pub since: Instant,
+    /// When it failed the time before.
+    pub before: Option<Instant>,
+    /// Whether it holds up its partition.
+    pub pins: bool,
+}
+
+impl ParkingPolicy {
+    /// Whether a record is parked that has failed now; `others` is when a
+    /// record was delivered last. While none is, it is the sink that fails.
+    #[must_use]
+    pub fn parks(&self, failure: &Failure, others: Option<Instant>, now: Instant) -> bool {
+        let Some(others) = others else {
+            return false;
+        };
+        let is_long = now.saturating_duration_since(failure.since) >= self.after;
+        let went_on = failure.before.is_some_and(|before| others >= before);
+        (is_long && went_on) || (failure.pins && others >= failure.since)
+    }
+
+    /// Whether the first open record of a partition pins it, or soon will.
+    #[must_use]
+    pub const fn is_used_up(&self, span: u64) -> bool {
+        span >= self.span * NEARLY / OF
+    }
+
+    /// How far behind the first open record others are parked with it, which
+    /// would be the next to pin the partition.
+    #[must_use]
+    pub const fn reach(&self) -> i64 {
+        (self.span / 2) as i64
+    }
+
+    /// Whether a record that is parked now would be tried again before its
+    /// time is over.
+    #[must_use]
+    pub fn comes_in_time(&self, since: Instant, timeout: Option<Duration>, now: Instant) -> bool {
+        timeout.is_none_or(|timeout| now + self.backoff <= since + timeout)
+    }
+
+    /// When to try a parked record, which the clocks of two workers may have
+    /// put too far off.
+    #[must_use]
+    pub fn due(&self, parked: &Parked, now: Instant) -> Instant {
+        parked.due.min(now + self.backoff)
+    }
+}
+
+/// What the reader of the parking topic needs to know.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    pub now: Instant,
+    /// Parked records that are open here.
+    pub open: usize,
+    /// Whether records are wanted at all.
+    pub is_wanted: bool,
+}
+
+/// When the parking topic is read: a batch at a time, and after it was found
+/// empty not before something can be due. So what is not due is seldom locked,
+/// and never for longer than the back-off.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader {
+    backoff: Duration,
+    next_look: Instant,
+    looking_since: Option<Instant>,
+}
+
+impl Reader {
+    #[must_use]
+    pub const fn new(backoff: Duration, now: Instant) -> Self {
+        Self {
+            backoff,
+            next_look: now,
+            looking_since: None,
+        }
+    }
+
+    /// How many parked records may be fetched now.
+    pub fn window(&mut self, seen: &Seen) -> usize {
+        if !seen.is_wanted || seen.open > 0 {
+            // Behind them there may be more.
+            self.looking_since = None;
+            self.next_look = seen.now;
+            return 0;
+        }
+        match self.looking_since {
+            Some(since) if seen.now >= since + LOOK => {
+                // What is written from `since` on is not due before this.
+                self.looking_since = None;
+                self.next_look = since + self.backoff;
+            }
+            None if seen.now >= self.next_look => self.looking_since = Some(seen.now),
+            _ => {}
+        }
+        match self.looking_since {
+            Some(_) => LOOK_RECORDS,
+            None => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::record::RecordId;
+    use crate::testing::partition;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn policy() -> ParkingPolicy {
+        ParkingPolicy {
+            after: 10 * SECOND,
+            backoff: 60 * SECOND,
+            span: 2000,
+        }
+    }
+
+    #[test]
+    fn a_record_is_parked_when_it_fails_for_long_while_others_succeed() {
+        let since = Instant::now();
+        let failure = Failure {
+            since,
+            before: Some(since + 9 * SECOND),
+            pins: false,
+        };
+        let parks = |others, after: u32| {
+            policy().parks(&failure, Some(since + others), since + after * SECOND)
+        };
+        assert!(parks(9 * SECOND, 10));
+        assert!(!parks(9 * SECOND, 9), "not long enough");
+        assert!(!parks(8 * SECOND, 10), "none since its last try");
+        assert!(!policy().parks(&failure, None, since + 60 * SECOND));
+    }
+
+    #[test]
+    fn a_record_that_pins_its_partition_is_parked_at_once() {
+        let since = Instant::now();
+        let failure = Failure {
+            since,
+            before: None,
+            pins: true,
+        };
+        assert!(policy().parks(&failure, Some(since), since + SECOND));
+        let before = since.checked_sub(SECOND);
+        assert!(!policy().parks(&failure, before, since), "the sink is away");
+        let first = Failure {
+            pins: false,
+            ..failure
+        };
+        assert!(!policy().parks(&first, Some(since), since));
+    }
+
+    #[test]
+    fn a_partition_is_pinned_before_its_span_is_used_up() {
+        assert!(policy().is_used_up(1500) && policy().is_used_up(2100));
+        assert!(!policy().is_used_up(1499));
+    }
+
+    #[test]
+    fn a_record_is_not_parked_for_a_try_that_would_come_too_late() {
+        let since = Instant::now();
+        let comes = |timeout| policy().comes_in_time(since, timeout, since + SECOND);
+        assert!(comes(None) && comes(Some(61 * SECOND)));
+        assert!(!comes(Some(60 * SECOND)));
+    }
+
+    #[test]
+    fn no_record_waits_longer_than_the_back_off_whatever_it_says() {
+        let now = Instant::now();
+        let id = RecordId {
+            partition: partition("orders", 0),
+            offset: 7,
+        };
+        let due = |due| {
+            let parked = Arc::new(Parked {
+                origin: id.clone(),
+                place: id.clone(),
+                count: 1,
+                since: now,
+                due,
+            });
+            policy().due(&parked, now)
+        };
+        assert_eq!(due(now + SECOND), now + SECOND);
+        assert_eq!(due(now + 3600 * SECOND), now + 60 * SECOND);
+    }
+
+    #[test]
+    fn the_topic_is_read_a_batch_at_a_time() {
+        let now = Instant::now();
+        let mut reader = Reader::new(60 * SECOND, now);
+        let mut at = |after: u32, open| {
+            reader.window(&Seen {
+                now: now + after * SECOND,
+                open,
+                is_wanted: true,
+            })
+        };
+        assert_eq!(at(0, 0), LOOK_RECORDS);
+        assert_eq!(at(1, 5), 0, "some came");
+        assert_eq!(at(50, 5), 0);
+        assert_eq!(at(51, 0), LOOK_RECORDS, "are there more?");
+    }
+
+    #[test]
+    fn an_empty_topic_is_looked_at_when_something_can_be_due_again() {
+        let now = Instant::now();
+        let mut reader = Reader::new(60 * SECOND, now);
+        let mut at = |after: u32, is_wanted| {
+            reader.window(&Seen {
+                now: now + after * SECOND,
+                open: 0,
+                is_wanted,
+            })
+        };
+        assert_eq!(at(0, true), LOOK_RECORDS);
+        assert_eq!(at(1, true), LOOK_RECORDS, "the answer may take a while");
+        assert_eq!(at(2, true), 0);
+        assert_eq!(at(59, true), 0);
+        assert_eq!(at(60, true), LOOK_RECORDS);
+        assert_eq!(at(61, false), 0);
+        assert_eq!(at(62, true), LOOK_RECORDS, "the last look was cut short");
+    }
+
+    #[test]
+    fn with_a_short_back_off_the_topic_is_always_read() {
+        let now = Instant::now();
+        let mut reader = Reader::new(SECOND, now);
+        let looks = (0..100).map(|step| {
+            reader.window(&Seen {
+                now: now + step * SECOND / 10,
+                open: 0,
+                is_wanted: true,
+            })
+        });
+        let closed = looks.filter(|window| *window == 0).count();
+        assert!(closed <= 5, "only between two looks: {closed} of 100");
+    }
+}
