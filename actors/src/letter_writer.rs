@@ -136,7 +136,9 @@ impl LetterWriterLinks {
         match tokio::time::timeout(self.timeout, written).await {
             Ok(Ok(written)) => written,
             Ok(Err(panic)) => Err(panic_message(&*panic)),
-            Err(_) => Err(format!("putting a record aside took longer than {:?}", self.timeout).into()),
+            Err(_) => {
+                Err(format!("putting a record aside took longer than {:?}", self.timeout).into())
+            }
         }
     }
 

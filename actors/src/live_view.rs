@@ -107,6 +107,8 @@ pub struct ConnectorView {
     pub topics: Vec<Arc<str>>,
     /// Records that the group has still to deliver, as the broker told last.
     pub lag: Option<u64>,
+    /// Parked records that are still to be delivered.
+    pub parked_lag: Option<u64>,
     /// Where the group stands, as the broker told last.
     pub positions: Option<Arc<[Position]>>,
     pub generation: u32,
@@ -291,6 +293,7 @@ impl LiveView {
                 has_come_up: view.has_come_up,
                 topics: std::mem::take(&mut view.topics),
                 lag: view.lag,
+                parked_lag: view.parked_lag,
                 positions: view.positions.take(),
                 ..ConnectorView::default()
             };
@@ -320,6 +323,12 @@ impl LiveView {
         let mut tasks = figures.iter();
         figures.iter().any(|(_, it)| it.has_opened)
             && tasks.all(|(task, it)| it.has_opened || is_closed_for_now(task))
+    }
+
+    /// What the broker told of the parking topic; nothing, if that is out of
+    /// date.
+    pub fn set_parked_lag(&self, name: &str, lag: Option<u64>) {
+        self.update(&name.into(), |view| view.parked_lag = lag);
     }
 
     /// What the broker told of a group; nothing, if that is out of date.

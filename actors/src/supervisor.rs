@@ -264,7 +264,10 @@ impl Supervisor {
     /// Of the connector's topics, and of the parking topic.
     fn credits(&self) -> Vec<Arc<Credit>> {
         let parked = self.spec.parking.iter().map(|it| &it.credit);
-        std::iter::once(&self.credit).chain(parked).cloned().collect()
+        std::iter::once(&self.credit)
+            .chain(parked)
+            .cloned()
+            .collect()
     }
 
     /// Fetches no more; what is open is finished, what failed stays locked.

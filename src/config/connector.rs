@@ -7,7 +7,7 @@ use regex::Regex;
 use sluice_actors::error_log::ErrorLog;
 
 pub(crate) use super::connector_keys::{
-    DEAD_LETTER_MODE, DEAD_LETTER_REPLICATION, DEAD_LETTER_TOPIC,
+    DEAD_LETTER_MODE, DEAD_LETTER_REPLICATION, DEAD_LETTER_TOPIC, PARK_AFTER, PARK_REPLICATION,
 };
 pub use super::connector_keys::{GROUP_PROTOCOL, KEYS, MAX_PUT_RECORDS};
 
@@ -25,11 +25,13 @@ use crate::converters::part::Part;
 mod chain;
 mod dead_letters;
 mod limits;
+mod parking;
 mod reading;
 
 pub use chain::{PredicateConfig, TransformConfig};
 pub use dead_letters::{DeadLetters, WrittenDeadLetters};
 pub(crate) use limits::is_topic;
+pub use parking::ParkingConfig;
 use reading::Reading;
 
 /// Which topics are read.
@@ -131,6 +133,8 @@ pub struct ConnectorConfig {
     pub flush: FlushConfig,
     pub errors: ErrorsConfig,
     pub dead_letters: DeadLetters,
+    /// `None`: no record is parked.
+    pub parking: Option<ParkingConfig>,
     pub share: ShareConfig,
     pub consumer: ConsumerConfig,
     pub producer: ProducerConfig,

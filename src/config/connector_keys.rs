@@ -16,6 +16,9 @@ pub(super) const IN_FLIGHT_RECORDS: &str = "share.max.in.flight.records";
 pub(crate) const DEAD_LETTER_TOPIC: &str = "errors.deadletterqueue.topic.name";
 pub(crate) const DEAD_LETTER_MODE: &str = "errors.deadletterqueue.mode";
 pub(crate) const DEAD_LETTER_REPLICATION: &str = "errors.deadletterqueue.topic.replication.factor";
+pub(crate) const PARK_AFTER: &str = "share.park.after.ms";
+pub(super) const PARK_BACKOFF: &str = "share.park.backoff.ms";
+pub(crate) const PARK_REPLICATION: &str = "share.park.topic.replication.factor";
 pub(super) const DEAD_LETTER_HEADERS: &str = "errors.deadletterqueue.context.headers.enable";
 
 const PUT_RECORDS: Kind = Kind::Int {
@@ -272,10 +275,28 @@ pub const KEYS: &[Key] = &[
         "Whether records of one key are delivered one after the other. key is still to come.",
     ),
     key(
-        "share.park.after.ms",
+        PARK_AFTER,
         Kind::DurationMs,
         Preset::Unset,
-        "After what time a failing record is parked in a topic. Still to come.",
+        "A record that the sink wants again for so long, while it takes others, is parked: written to a topic named as the share group with -parked behind it, in the cluster that is read, and tried again from there; at once if it keeps its partition back. No record is parked if unset.",
+    ),
+    key(
+        PARK_BACKOFF,
+        Kind::Int {
+            min: 100,
+            max: 3_600_000,
+        },
+        Preset::Value("60000"),
+        "How long a parked record waits before it is tried again.",
+    ),
+    key(
+        PARK_REPLICATION,
+        Kind::Int {
+            min: 1,
+            max: i16::MAX as i64,
+        },
+        Preset::Value("3"),
+        "Replicas of the parking topic if it is missing and this worker creates it.",
     ),
     key(
         "exactly.once.mode",

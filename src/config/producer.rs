@@ -106,6 +106,14 @@ impl ProducerConfig {
         config
     }
 
+    /// The same, in the cluster that a consumer reads, and as it reaches it.
+    #[must_use]
+    pub fn beside_consumer(self, consumer: &ClientConfig, client_id: String) -> Self {
+        let mut client = consumer.clone();
+        client.client_id = client_id;
+        Self { client, ..self }
+    }
+
     /// The same beside a consumer that reads these topics.
     #[must_use]
     pub fn beside(mut self, consumer: &ClientConfig, topics: &Topics) -> Self {

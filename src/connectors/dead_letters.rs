@@ -6,9 +6,9 @@ use sluice_actors::ports::dead_letter::DeadLetterQueue;
 
 use super::start::{StartError, admin};
 use crate::config::connector::{
-    ConnectorConfig, DEAD_LETTER_TOPIC, DeadLetters, WrittenDeadLetters,
+    ConnectorConfig, DEAD_LETTER_REPLICATION, DEAD_LETTER_TOPIC, DeadLetters, WrittenDeadLetters,
 };
-use crate::kafka::admin::Admin;
+use crate::kafka::admin::{Admin, OwnTopic};
 use crate::kafka::dead_letters::{Context, DeadLetterTopic};
 
 const SERVERS: &str = "producer.override.bootstrap.servers";
@@ -32,7 +32,11 @@ pub(super) async fn prepare(
             let target = admin(&written.producer.client, SERVERS).await?;
             check_loop(config, written, source, &target).await?;
             target
-                .create_dead_letter_topic(&written.topic, written.replication_factor)
+                .create_own_topic(OwnTopic {
+                    name: &written.topic,
+                    replication_factor: written.replication_factor,
+                    replication_key: DEAD_LETTER_REPLICATION,
+                })
                 .await?;
             let context = Context::of(config);
             Ok(Some(Arc::new(DeadLetterTopic::new(written, context))))

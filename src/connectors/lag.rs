@@ -14,10 +14,17 @@ use crate::kafka::admin::{Admin, SharePosition};
 /// How old the lag may be. The broker itself tells it with a delay.
 const INTERVAL: Duration = Duration::from_secs(10);
 
+/// The share groups of a connector.
+pub(super) struct Groups {
+    pub(super) own: String,
+    /// That of the parking topic, if there is one.
+    pub(super) parked: Option<String>,
+}
+
 /// Keeps a connector's lag up to date, until dropped.
 pub(super) fn keep(
     connector: String,
-    group: String,
+    groups: Groups,
     admin: Arc<Admin>,
     view: Arc<LiveView>,
     runtime: &Handle,
@@ -27,7 +34,11 @@ pub(super) fn keep(
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            match admin.share_positions(&group).await {
+            if let Some(group) = &groups.parked {
+                let at = admin.share_positions(group).await;
+                view.set_parked_lag(&connector, at.ok().and_then(|at| total(&at)));
+            }
+            match admin.share_positions(&groups.own).await {
                 Ok(at) => view.set_group(&connector, total(&at), Some(positions(&at))),
                 Err(error) => {
                     // What was known is out of date, and nothing depends on it.

@@ -5,6 +5,7 @@ mod keeper;
 mod lag;
 mod manager;
 mod migrate;
+mod parking;
 mod start;
 mod topics;
 

@@ -12,13 +12,17 @@ use sluice_actors::credit::Credit;
 use sluice_actors::flush::FlushPolicy;
 use sluice_actors::gate::Gate;
 use sluice_actors::live_view::LiveView;
+use sluice_actors::parking::ParkingPolicy;
+use sluice_actors::ports::source::Source;
 use sluice_actors::retry::RetryPolicy;
 use sluice_actors::supervisor::{Pipeline, PipelineSpec};
 use sluice_actors::threads::Threads;
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{dead_letters, lag, topics};
+use super::lag::Groups;
+use super::parking::{OwnSource, ParkingPlace};
+use super::{dead_letters, lag, parking, topics};
 use crate::config::connector::{ConnectorConfig, ConverterConfig, Topics};
 use crate::config::definition::Faults;
 use crate::config::overrides::AcquireMode;
@@ -124,37 +128,42 @@ pub(super) async fn start(
     // Before joining: what does not fit must not hold partitions first.
     let mut spec = pipeline_spec(config, &producer, &settings, &ground.worker)?;
     spec.dead_letters = dead_letters;
+    let parked = parking::prepare(config, &admin, &settings).await?;
+    spec.parking = parked.as_ref().map(ParkingPlace::core);
 
     let names: Vec<Arc<str>> = names.into_iter().map(Arc::from).collect();
     let credit = Credit::new(config.share.max_in_flight_bytes);
-    let (source, events) = share::start(
-        connect(&config.consumer.client, SERVERS).await?,
-        source_config(config, names.clone()),
-        Arc::clone(&credit),
-        &ground.runtime,
-    );
-    let source = Arc::new(source);
+    let own = OwnSource {
+        kafka: connect(&config.consumer.client, SERVERS).await?,
+        config: source_config(config, &config.share.group_id, names),
+        credit: Arc::clone(&credit),
+    };
+    let (source, joined, events) = match parked {
+        None => {
+            let (source, events) = share::start(own.kafka, own.config, own.credit, &ground.runtime);
+            let source = Arc::new(source);
+            (Arc::clone(&source), source as Arc<dyn Source>, events)
+        }
+        Some(place) => place.start(config, own, &ground.runtime),
+    };
     tracing::info!(
         connector = %config.name, group = %config.share.group_id, member = source.member_id(),
         tasks = config.tasks_max, "joining"
     );
     let lag = lag::keep(
         config.name.clone(),
-        config.share.group_id.clone(),
+        Groups {
+            own: config.share.group_id.clone(),
+            parked: config.parking.as_ref().map(|it| it.topic.clone()),
+        },
         Arc::clone(&admin),
         Arc::clone(&ground.view),
         &ground.runtime,
     );
-    let topics = topics::keep(
-        config,
-        selection,
-        admin,
-        Arc::clone(&source),
-        &ground.runtime,
-    );
+    let topics = topics::keep(config, selection, admin, source, &ground.runtime);
     let pipeline = Pipeline::start(
         spec,
-        source,
+        joined,
         events,
         credit,
         ground.threads.clone(),
@@ -204,7 +213,7 @@ pub(super) async fn admin(client: &ClientConfig, key: &str) -> Result<Admin, Sta
     ))
 }
 
-async fn connect(client: &ClientConfig, key: &str) -> Result<Kafka, StartError> {
+pub(super) async fn connect(client: &ClientConfig, key: &str) -> Result<Kafka, StartError> {
     client.builder().connect().await.map_err(|error| {
         let servers = client.bootstrap_servers.join(",");
         let remedy = remedy(&error);
@@ -252,14 +261,18 @@ async fn make_group_ready(
     for warning in warnings {
         tracing::warn!(connector = %config.name, "{warning}");
     }
-    if !prepared.settings.renew_enabled.value {
-        return Err(StartError::Refused(format!(
-            "share.renew.acknowledge.enable is false on share group {}: records that are held \
-             would lose their locks; set it to true",
-            share.group_id
-        )));
-    }
+    check_renewal(&share.group_id, &prepared.settings)?;
     Ok(prepared.settings)
+}
+
+pub(super) fn check_renewal(group: &str, settings: &GroupSettings) -> Result<(), StartError> {
+    match settings.renew_enabled.value {
+        true => Ok(()),
+        false => Err(StartError::Refused(format!(
+            "share.renew.acknowledge.enable is false on share group {group}: records that are held \
+             would lose their locks; set it to true"
+        ))),
+    }
 }
 
 pub(super) fn selection(topics: &Topics) -> Result<TopicSelection, StartError> {
@@ -271,7 +284,11 @@ pub(super) fn selection(topics: &Topics) -> Result<TopicSelection, StartError> {
     }
 }
 
-fn source_config(config: &ConnectorConfig, topics: Vec<Arc<str>>) -> ShareSourceConfig {
+pub(super) fn source_config(
+    config: &ConnectorConfig,
+    group: &str,
+    topics: Vec<Arc<str>>,
+) -> ShareSourceConfig {
     let consumer = &config.consumer;
     let size = |bytes: i64| u32::try_from(bytes.max(0)).unwrap_or(u32::MAX);
     ShareSourceConfig {
@@ -286,7 +303,7 @@ fn source_config(config: &ConnectorConfig, topics: Vec<Arc<str>>) -> ShareSource
         credentials: consumer.client.credentials(),
         request_timeout: consumer.client.request_timeout,
         metadata_max_age: consumer.client.metadata_max_age,
-        ..ShareSourceConfig::new(config.share.group_id.as_str(), topics)
+        ..ShareSourceConfig::new(group, topics)
     }
 }
 
@@ -322,6 +339,11 @@ fn pipeline_spec(
             gate: Gate::new(settings.delivery_limit.value),
             max_put_records: config.max_put_records,
             tasks: config.tasks_max,
+            parking: config.parking.as_ref().map(|parking| ParkingPolicy {
+                after: parking.after,
+                backoff: parking.backoff,
+                span: u64::from(settings.max_record_locks.value),
+            }),
         },
         conversion,
         sink,
@@ -341,6 +363,7 @@ fn pipeline_spec(
         span: settings.max_record_locks.value as usize,
         error_log: config.errors.log,
         dead_letters: None,
+        parking: None,
     })
 }
 

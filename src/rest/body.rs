@@ -117,6 +117,7 @@ fn details(sight: &ConnectorSight) -> Value {
         "attempts_left": view.attempts_left,
         "records_near_limit": view.near_limit,
         "group_lag_records": view.lag,
+        "parked_lag_records": view.parked_lag,
         "accepted_per_second": rounded(rates.rate(Count::Accepted)),
         "accept_mean_ms": rates.accept_mean().map(|seconds| rounded(seconds * 1e3)),
         "totals": {
@@ -125,6 +126,7 @@ fn details(sight: &ConnectorSight) -> Value {
             "accepted": totals.accepted,
             "released": totals.released,
             "rejected": totals.rejected,
+            "parked": totals.parked,
             "renewed": totals.renewed,
             "unknown": totals.unknown,
             "lost": totals.lost,

@@ -44,6 +44,7 @@ fn log(name: &str, connector: &ConnectorView, tasks_running: usize) {
         delivered = connector.delivered,
         redelivered = totals.redelivered,
         rejected = totals.rejected,
+        parked = totals.parked,
         released = totals.released,
         unknown = totals.unknown,
         lost = totals.lost,

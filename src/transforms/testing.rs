@@ -78,6 +78,7 @@ pub(super) fn record(key: Datum, value: Datum) -> SinkRecord {
         value,
         headers: Vec::new(),
         original: None,
+        parked: None,
     }
 }
 

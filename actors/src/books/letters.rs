@@ -70,8 +70,7 @@ impl Books {
             timeout: None,
             ..self.policy.retry
         };
-        self.letters
-            .failed(ticket, cause, retry, &self.credit, now);
+        self.letters.failed(ticket, cause, retry, &self.credit, now);
     }
 
     /// Who wrote them is dead; the next one writes them again.
@@ -101,8 +100,8 @@ mod tests {
     use crate::chunk::Holds;
     use crate::credit::Credit;
     use crate::ledger::Entry;
-    use crate::ports::dead_letter::DeadLetter;
     use crate::outcome::{Rejection, Stage};
+    use crate::ports::dead_letter::DeadLetter;
     use crate::ports::source::{Answer, AnsweredRange, LostRange, SettleRange};
     use crate::record::{CorruptRange, RawRecord};
     use crate::testing::{partition, policy, raw_record, record};

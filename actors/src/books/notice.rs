@@ -32,14 +32,18 @@ impl Notice {
                 connector, records, error = %cause, "no more retries here, releasing"
             ),
             Self::Parking { records, cause } => tracing::info!(
-                connector, records, error = cause.as_deref(),
+                connector,
+                records,
+                error = cause.as_deref(),
                 "records keep failing while others do not, parking them"
             ),
             Self::LettersFail { cause } => tracing::warn!(
                 connector, error = %cause,
                 "records cannot be put aside or parked, and wait for it"
             ),
-            Self::LettersAreWritten => tracing::info!(connector, "records are put aside and parked again"),
+            Self::LettersAreWritten => {
+                tracing::info!(connector, "records are put aside and parked again")
+            }
             Self::WentDown { records } => tracing::error!(
                 connector,
                 records,

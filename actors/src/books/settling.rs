@@ -7,9 +7,7 @@ use tokio::time::Instant;
 use super::copies::{copy_datum, copy_raw};
 use super::policy::Again;
 use super::waiting::Waiting;
-use super::{
-    Books, DeliveryKey, Effects, Failing, Letter, Notice, Retriable, Tolerance, entry,
-};
+use super::{Books, DeliveryKey, Effects, Failing, Letter, Notice, Retriable, Tolerance, entry};
 use crate::chunk::{Chunk, Holds};
 use crate::ledger::{Aside, Entry, Step};
 use crate::outcome::{Cause, Rejection, Stage};

@@ -6,6 +6,7 @@ use regex::Regex;
 use sluice_actors::error_log::ErrorLog;
 
 use super::limits;
+use super::parking::Surroundings;
 use super::{
     ConnectorConfig, ConverterConfig, ErrorsConfig, FlushConfig, OffsetReset, ShareConfig, Topics,
 };
@@ -69,7 +70,7 @@ impl Reading<'_> {
         Rules::of_consumers(OVERRIDE, policy, known).judge(self.settings, faults, notes);
         producer::rules(PRODUCER_OVERRIDE, policy, known).judge(self.settings, faults, notes);
         let produces = (self.plugins.sink_produces)(self.class("connector.class"));
-        if !produces && !self.writes_dead_letters() {
+        if !produces && !self.writes_dead_letters() && !self.parks() {
             for key in self.settings.below(PRODUCER_OVERRIDE).properties().keys() {
                 self.notes
                     .no_effect(key, "this connector writes nothing to Kafka");
@@ -118,7 +119,7 @@ impl Reading<'_> {
     pub(super) fn read(&mut self) -> ConnectorConfig {
         let name = self.name();
         let topics = self.topics();
-        self.check_group_protocol();
+        let is_share_group = self.check_group_protocol();
         self.refuse_what_is_to_come();
         let consumer = ConsumerConfig::read(
             self.worker.settings(),
@@ -133,6 +134,15 @@ impl Reading<'_> {
         let flush = self.flush(&share);
         let errors = self.errors();
         let dead_letters = self.dead_letters(&name, &topics, &consumer, errors.tolerates);
+        let parking = self.parking(&Surroundings {
+            connector: &name,
+            topics: &topics,
+            consumer: &consumer,
+            share: &share,
+            errors: &errors,
+            dead_letters: &dead_letters,
+            is_share_group,
+        });
         let transforms = self.transforms();
         let mut reader = self.reader();
         let class = reader.text("connector.class");
@@ -150,6 +160,7 @@ impl Reading<'_> {
             flush,
             errors,
             dead_letters,
+            parking,
             share,
             consumer,
             producer,
@@ -238,19 +249,21 @@ impl Reading<'_> {
         Topics::Named(named)
     }
 
-    fn check_group_protocol(&mut self) {
+    /// Whether records are read as a share group.
+    fn check_group_protocol(&mut self) -> bool {
         let worker = self.worker.group_protocol;
         let is_given = self.settings.is_given(GROUP_PROTOCOL);
         let mut reader = self.reader();
         let (protocol, origin) = match reader.optional_choice(GROUP_PROTOCOL) {
             Some(choice) => (GroupProtocol::of(choice), "consumer"),
             // It was given and is none of the choices, which is fault enough.
-            None if is_given => return,
+            None if is_given => return true,
             None => (worker, "consumer in the worker"),
         };
         if protocol != GroupProtocol::Share {
             reader.fault(GROUP_PROTOCOL, format!("is {origin}: reading as a consumer group is still to come; set {GROUP_PROTOCOL}=share here, or {}=share in the worker", worker::GROUP_PROTOCOL));
         }
+        protocol == GroupProtocol::Share
     }
 
     /// Settings whose feature is not there yet are refused, so that nobody
@@ -265,9 +278,6 @@ impl Reading<'_> {
                     format!("{choice} is still to come; set it to {off} or remove it"),
                 );
             }
-        }
-        if reader.optional_duration("share.park.after.ms").is_some() {
-            reader.fault("share.park.after.ms", "parking is still to come; remove it");
         }
     }
 

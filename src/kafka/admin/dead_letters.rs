@@ -229,7 +229,7 @@ impl Admin {
         }
     }
 
-    async fn settings(
+    pub(super) async fn settings(
         &self,
         resource: ConfigResource,
         keys: &[&str],

@@ -113,12 +113,25 @@ pub enum AdminError {
         theirs: String,
     },
     #[error(
-        "errors.deadletterqueue.topic.replication.factor: topic {topic} cannot be created with \
-         {replication_factor} replicas, there are fewer brokers; lower it"
+        "{key}: topic {topic} cannot be created with {replication_factor} replicas, there are \
+         fewer brokers; lower it"
     )]
     TooFewBrokers {
+        key: &'static str,
         topic: String,
         replication_factor: i16,
+    },
+    #[error(
+        "topic {topic} has {setting}={value}, and would lose records that lie in it; set it right \
+         with `kafka-configs.sh --bootstrap-server {servers} --alter --entity-type topics \
+         --entity-name {topic} --add-config {setting}={wanted}`"
+    )]
+    TopicForgets {
+        topic: String,
+        setting: &'static str,
+        value: String,
+        wanted: &'static str,
+        servers: String,
     },
     #[error("topic {topics} is not there: create it, or correct the connector's topics")]
     TopicMissing { topics: String },

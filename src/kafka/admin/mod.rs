@@ -4,7 +4,6 @@
 //! around them are methods of [`Admin`], each in the file of its subject.
 
 mod client;
-mod dead_letter_topic;
 mod dead_letters;
 mod error;
 mod group_advice;
@@ -13,6 +12,7 @@ mod group_ids;
 mod group_settings;
 mod lag;
 mod migrate;
+mod own_topic;
 mod pattern;
 mod topics;
 
@@ -24,5 +24,6 @@ pub use group_ids::{KnownGroup, ShareGroupCheck};
 pub use group_settings::{GroupSettings, Setting, WantedSettings};
 pub use lag::SharePosition;
 pub use migrate::{Direction, Migration, MigrationReport, MigrationRow, Start};
+pub use own_topic::OwnTopic;
 pub use pattern::{PatternError, TopicPattern};
 pub use topics::{ResolvedTopics, Topic, TopicChanges, TopicSelection, TopicWatch};

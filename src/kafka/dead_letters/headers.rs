@@ -6,6 +6,7 @@ use sluice_actors::outcome::{Rejection, Stage};
 use sluice_actors::ports::dead_letter::DeadLetter;
 
 use crate::config::connector::ConnectorConfig;
+use crate::kafka::letters::own_headers;
 use crate::transforms::error_prefix;
 
 const PREFIX: &str = "__connect.errors.";
@@ -77,15 +78,7 @@ pub(super) fn of(letter: &DeadLetter, context: Option<&Context>) -> Option<Owned
     if own.is_empty() && context.is_none() {
         return None;
     }
-    let mut headers = OwnedHeaders::new();
-    for header in own {
-        // Kafka's header keys are text by its own rule, the client's always.
-        let key = String::from_utf8_lossy(&header.key);
-        headers = headers.insert(Header {
-            key: &key,
-            value: header.value.as_deref(),
-        });
-    }
+    let mut headers = own_headers(own);
     for (name, text) in context.into_iter().flatten() {
         headers = headers.insert(Header {
             key: &format!("{PREFIX}{name}"),

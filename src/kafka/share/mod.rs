@@ -42,4 +42,4 @@ mod verdicts;
 mod wire;
 
 pub use config::{AcquireMode, ShareSourceConfig};
-pub use source::{ShareSource, start};
+pub use source::{ShareSource, Teller, start, start_telling};

@@ -326,6 +326,7 @@ fn raw(record: wire::Record, offset: i64, delivery_count: u16, stamp: Stamp) -> 
                 value: header.value,
             })
             .collect(),
+        parked: None,
     }
 }
 

@@ -45,6 +45,38 @@ pub fn start(
     runtime: &Handle,
 ) -> (ShareSource, SourceEvents) {
     let (events, events_of_source) = mpsc::channel(EVENTS);
+    let teller = Teller::new(events, Some);
+    let source = start_telling(kafka, config, credit, teller, runtime);
+    (source, events_of_source)
+}
+
+/// Where a source's events go, and how they are told.
+pub struct Teller {
+    events: mpsc::Sender<SourceEvent>,
+    tell: Box<dyn FnMut(SourceEvent) -> Option<SourceEvent> + Send>,
+}
+
+impl Teller {
+    /// What is `None` is not told.
+    pub fn new(
+        events: mpsc::Sender<SourceEvent>,
+        tell: impl FnMut(SourceEvent) -> Option<SourceEvent> + Send + 'static,
+    ) -> Self {
+        Self {
+            events,
+            tell: Box::new(tell),
+        }
+    }
+}
+
+/// The same, for a source that shares its events' way with another one.
+pub fn start_telling(
+    kafka: Kafka,
+    config: ShareSourceConfig,
+    credit: Arc<Credit>,
+    teller: Teller,
+    runtime: &Handle,
+) -> ShareSource {
     let (commands, commands_of_driver) = mpsc::unbounded_channel();
     let (closed, closed_of_source) = watch::channel(None);
     let member_id: Arc<str> = URL_SAFE_NO_PAD
@@ -57,15 +89,14 @@ pub fn start(
         member_id: Arc::clone(&member_id),
     };
     runtime.spawn(async move {
-        let driver = Driver::new(parts, commands_of_driver, events);
+        let driver = Driver::new(parts, commands_of_driver, teller);
         closed.send_replace(Some(driver.run().await));
     });
-    let source = ShareSource {
+    ShareSource {
         commands,
         closed: closed_of_source,
         member_id,
-    };
-    (source, events_of_source)
+    }
 }
 
 /// One member of a share group as a source of records.
@@ -141,7 +172,7 @@ struct Driver {
     readings: JoinSet<HasRead>,
     logins: JoinSet<FreshCredentials>,
     commands: mpsc::UnboundedReceiver<Command>,
-    events: mpsc::Sender<SourceEvent>,
+    teller: Teller,
     surveys: mpsc::Receiver<Survey>,
     memberships: mpsc::Receiver<Membership>,
     topics: watch::Sender<Vec<Arc<str>>>,
@@ -171,11 +202,7 @@ enum Woken {
 }
 
 impl Driver {
-    fn new(
-        parts: Parts,
-        commands: mpsc::UnboundedReceiver<Command>,
-        events: mpsc::Sender<SourceEvent>,
-    ) -> Self {
+    fn new(parts: Parts, commands: mpsc::UnboundedReceiver<Command>, teller: Teller) -> Self {
         let Parts {
             cluster,
             config,
@@ -217,7 +244,7 @@ impl Driver {
             readings: JoinSet::new(),
             logins: JoinSet::new(),
             commands,
-            events,
+            teller,
             surveys,
             memberships,
             topics,
@@ -345,7 +372,7 @@ impl Driver {
             command = self.commands.recv(), if !self.deserted => Woken::Command(command),
             Some(membership) = self.memberships.recv() => Woken::Membership(membership),
             Some(survey) = self.surveys.recv() => Woken::Survey(survey),
-            room = self.events.reserve(), if self.client.has_events() => Woken::Room(room.is_ok()),
+            room = self.teller.events.reserve(), if self.client.has_events() => Woken::Room(room.is_ok()),
             () = self.credit.changed() => Woken::Credit,
             () = timer => Woken::Timer,
         }
@@ -381,9 +408,10 @@ impl Driver {
     /// Hands over what the pipeline has room for.
     fn flush_events(&mut self) {
         while self.client.has_events()
-            && let Ok(permit) = self.events.try_reserve()
+            && let Ok(permit) = self.teller.events.try_reserve()
         {
-            if let Some(event) = self.client.next_event() {
+            let event = self.client.next_event();
+            if let Some(event) = event.and_then(&mut self.teller.tell) {
                 permit.send(event);
             }
         }
@@ -418,7 +446,10 @@ impl Driver {
             session.connection.close().await;
         }
         while let Some(event) = self.client.next_event() {
-            let sending = self.events.send(event);
+            let Some(event) = (self.teller.tell)(event) else {
+                continue;
+            };
+            let sending = self.teller.events.send(event);
             if !matches!(tokio::time::timeout_at(by, sending).await, Ok(Ok(()))) {
                 break;
             }

@@ -90,6 +90,7 @@ pub(in crate::sinks) fn record(offset: i64, value: Datum) -> SinkRecord {
         value,
         headers: Vec::new(),
         original: None,
+        parked: None,
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) const SLUICE: &[Metric] = &[
         Group::Sluice,
         Kind::Gauge,
         "dead-letters-waiting",
-        "Records in flight that failed, and wait for their dead letters to be written",
+        "Records in flight that failed, and wait for their dead letters to be written, or to be parked",
         Value::Connector(|it| Some(it.view.letters_waiting as f64)),
     ),
     metric(
@@ -129,6 +129,20 @@ pub(super) const SLUICE: &[Metric] = &[
         "records-delivered-total",
         "Records that the sink has delivered, confirmed or not",
         Value::Connector(|it| Some(it.view.delivered as f64)),
+    ),
+    metric(
+        Group::Sluice,
+        Kind::Counter,
+        "records-parked-total",
+        "Records that kept failing and are in the parking topic now, each time counted; confirmed",
+        Value::Connector(|it| Some(it.view.totals.parked as f64)),
+    ),
+    metric(
+        Group::Sluice,
+        Kind::Gauge,
+        "parked-lag-records",
+        "Parked records that are still to be delivered, asked every 10 s",
+        Value::Connector(|it| it.view.parked_lag.map(|lag| lag as f64)),
     ),
     metric(
         Group::Sluice,

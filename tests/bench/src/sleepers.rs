@@ -75,6 +75,7 @@ fn records(count: usize) -> Vec<SinkRecord> {
         value: Datum::null(),
         headers: Vec::new(),
         original: None,
+        parked: None,
     };
     (0..count as i64).map(record).collect()
 }

@@ -1,0 +1,217 @@
+//! Whether, when and where a connector parks records that keep failing.
+
+use std::time::Duration;
+
+use super::limits;
+use super::reading::Reading;
+use super::{DeadLetters, ErrorsConfig, ShareConfig, Topics};
+use crate::config::connector_keys::{PARK_AFTER, PARK_BACKOFF, PARK_REPLICATION};
+use crate::config::definition::Faults;
+use crate::config::overrides::ConsumerConfig;
+use crate::config::producer::ProducerConfig;
+
+/// Where and when records are parked.
+#[derive(Clone, Debug)]
+pub struct ParkingConfig {
+    /// In the cluster that is read. The share group that reads it has this
+    /// name, too.
+    pub topic: String,
+    /// When the topic is missing and we create it.
+    pub replication_factor: i16,
+    /// `share.park.after.ms`.
+    pub after: Duration,
+    /// `share.park.backoff.ms`.
+    pub backoff: Duration,
+    pub producer: ProducerConfig,
+}
+
+/// What parking must get along with.
+pub(super) struct Surroundings<'a> {
+    pub(super) connector: &'a str,
+    pub(super) topics: &'a Topics,
+    pub(super) consumer: &'a ConsumerConfig,
+    pub(super) share: &'a ShareConfig,
+    pub(super) errors: &'a ErrorsConfig,
+    pub(super) dead_letters: &'a DeadLetters,
+    pub(super) is_share_group: bool,
+}
+
+impl Reading<'_> {
+    /// `None` when it is off.
+    pub(super) fn parking(&mut self, around: &Surroundings<'_>) -> Option<ParkingConfig> {
+        let after = self.reader().optional_duration(PARK_AFTER);
+        let Some(after) = after else {
+            for key in [PARK_BACKOFF, PARK_REPLICATION] {
+                if self.settings.is_given(key) {
+                    let reason = format!("{PARK_AFTER} is not set, so that no record is parked");
+                    self.notes.no_effect(key, &reason);
+                }
+            }
+            return None;
+        };
+        let topic = format!("{}-parked", around.share.group_id);
+        let mut reader = self.reader();
+        let backoff = limits::milliseconds(reader.int(PARK_BACKOFF));
+        let replicas = reader.int(PARK_REPLICATION);
+        let is_exactly_once = reader.choice("exactly.once.mode") != "off";
+        let obstacles = obstacles(around, &topic, after, is_exactly_once);
+        for obstacle in obstacles.into_iter().flatten() {
+            self.faults.add(PARK_AFTER, obstacle);
+        }
+        Some(ParkingConfig {
+            replication_factor: i16::try_from(replicas).unwrap_or(i16::MAX),
+            after,
+            backoff,
+            producer: self.parking_producer(around),
+            topic,
+        })
+    }
+
+    /// Whether a parking topic is written.
+    pub(super) fn parks(&self) -> bool {
+        self.settings.get(PARK_AFTER).is_some()
+    }
+
+    /// It writes to the cluster that is read, as the consumer does. What is
+    /// wrong with its settings was told of the sink's producer.
+    fn parking_producer(&self, around: &Surroundings<'_>) -> ProducerConfig {
+        let client_id = format!("connector-parking-producer-{}", around.connector);
+        let producer = ProducerConfig::read(
+            self.worker.settings(),
+            self.settings,
+            &client_id,
+            &mut Faults::default(),
+        );
+        producer.beside_consumer(&around.consumer.client, client_id)
+    }
+}
+
+/// Why parking is not possible, and what to do.
+fn obstacles(
+    around: &Surroundings<'_>,
+    topic: &str,
+    after: Duration,
+    is_exactly_once: bool,
+) -> [Option<String>; 6] {
+    let when = |wrong: bool, text: String| wrong.then_some(text);
+    let ends_before = around.errors.retry_timeout.filter(|it| *it <= after);
+    let is_dead_letters = match around.dead_letters {
+        DeadLetters::None => false,
+        DeadLetters::Broker { topic: dead } => dead == topic,
+        DeadLetters::Sluice(written) => written.topic == topic,
+    };
+    [
+        when(
+            !around.is_share_group,
+            "a consumer group parks no records: one behind another need not wait there for long; \
+             remove it, or read as a share group"
+                .to_owned(),
+        ),
+        when(
+            is_exactly_once,
+            "a parked record is accepted before it is delivered, which is not exactly-once; remove \
+             it, or set exactly.once.mode=off"
+                .to_owned(),
+        ),
+        when(
+            around.share.releases_retriable,
+            "share.retriable=release gives a failing record back at once, so that none is ever \
+             parked; remove one of them"
+                .to_owned(),
+        ),
+        ends_before.map(|timeout| {
+            format!(
+                "is not less than errors.retry.timeout ({}), so that no record is ever parked; set \
+                 it lower",
+                timeout.as_millis()
+            )
+        }),
+        when(
+            !limits::is_topic(topic),
+            format!(
+                "records would be parked in {topic:?}, which is no topic's name: it has up to 249 \
+                 letters, digits, '.', '_' and '-'; set another share.group.id"
+            ),
+        ),
+        when(
+            around.topics.contains(topic) || is_dead_letters,
+            format!(
+                "records would be parked in {topic}, which is another topic of this connector; set \
+                 another share.group.id, or leave that topic out"
+            ),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{faults, good, read};
+    use super::*;
+
+    const AFTER: (&str, &str) = (PARK_AFTER, "60000");
+
+    #[test]
+    fn nothing_is_parked_unless_it_is_asked_for() {
+        assert!(good(&[]).parking.is_none());
+        let read = read(&[(PARK_BACKOFF, "1000")]);
+        assert_eq!(read.faults.to_string(), "");
+        let notes: Vec<String> = read.notes.iter().map(ToString::to_string).collect();
+        assert!(
+            notes[0].starts_with("share.park.backoff.ms: has no effect"),
+            "{notes:?}"
+        );
+    }
+
+    #[test]
+    fn records_are_parked_in_a_topic_of_the_cluster_that_is_read() {
+        let parking = good(&[
+            AFTER,
+            (PARK_REPLICATION, "1"),
+            ("consumer.override.bootstrap.servers", "here:9092"),
+            ("producer.override.bootstrap.servers", "elsewhere:9092"),
+            ("producer.override.linger.ms", "7"),
+        ]);
+        let parking = parking.parking.unwrap();
+        assert_eq!(parking.topic, "share-orders-parked");
+        assert_eq!(
+            (parking.after, parking.backoff, parking.replication_factor),
+            (Duration::from_secs(60), Duration::from_secs(60), 1)
+        );
+        let client = &parking.producer.client;
+        assert_eq!(client.bootstrap_servers, ["here:9092"]);
+        assert_eq!(client.client_id, "connector-parking-producer-orders");
+        let linger = ("queue.buffering.max.ms", "7".to_owned());
+        assert!(parking.producer.tuning.contains(&linger));
+    }
+
+    #[test]
+    fn what_parking_cannot_go_with_is_refused_with_the_remedy() {
+        for (key, value, says) in [
+            ("exactly.once.mode", "ledger", "set exactly.once.mode=off"),
+            (
+                "consumer.override.group.protocol",
+                "consumer",
+                "share group",
+            ),
+            ("share.retriable", "release", "share.retriable=release"),
+            ("errors.retry.timeout", "60000", "set it lower"),
+            ("share.group.id", "orders of mine", "no topic's name"),
+            ("topics", "orders,share-orders-parked", "another topic"),
+        ] {
+            let faults = faults(&[AFTER, (key, value)]);
+            let mut faults = faults.lines();
+            let is_said = |it: &str| it.starts_with(PARK_AFTER) && it.contains(says);
+            assert!(faults.any(is_said), "{key}: {faults:?}");
+        }
+        assert!(
+            good(&[AFTER, ("errors.retry.timeout", "60001")])
+                .parking
+                .is_some()
+        );
+        assert!(
+            good(&[AFTER, ("errors.retry.timeout", "-1")])
+                .parking
+                .is_some()
+        );
+    }
+}

@@ -1,0 +1,148 @@
+//! Makes sure, before a connector joins, that records can be parked and come
+//! back, and joins the sources of both.
+
+use std::sync::Arc;
+
+use krafka::Kafka;
+use sluice_actors::credit::Credit;
+use sluice_actors::ports::source::{Source, SourceEvent, SourceEvents};
+use sluice_actors::supervisor::Parking;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use super::start::{SERVERS, StartError, check_renewal, connect, source_config};
+use crate::config::connector::{ConnectorConfig, PARK_AFTER, PARK_REPLICATION, ParkingConfig};
+use crate::kafka::admin::{Admin, GroupSettings, OwnTopic, ShareGroupCheck, WantedSettings};
+use crate::kafka::parking::{JoinedSource, Of, ParkingTopic, States, returned};
+use crate::kafka::share::{self, ShareSource, ShareSourceConfig, Teller};
+
+/// Events of both sources that may wait for the pipeline.
+const EVENTS: usize = 64;
+/// What is not due waits in memory; so much of it is fetched at once.
+const BYTES_AT_ONCE: usize = 8 << 20;
+const EARLIEST: &str = "earliest";
+
+/// The connector's own source, before it is started.
+pub(super) struct OwnSource {
+    pub(super) kafka: Kafka,
+    pub(super) config: ShareSourceConfig,
+    pub(super) credit: Arc<Credit>,
+}
+
+/// Where a connector's records are parked: topic and group are there.
+pub(super) struct ParkingPlace {
+    core: Parking,
+    kafka: Kafka,
+}
+
+/// `None` when nothing is parked. `own` are the settings of the connector's
+/// group.
+pub(super) async fn prepare(
+    config: &ConnectorConfig,
+    admin: &Admin,
+    own: &GroupSettings,
+) -> Result<Option<ParkingPlace>, StartError> {
+    let Some(parking) = &config.parking else {
+        return Ok(None);
+    };
+    let topic = OwnTopic {
+        name: &parking.topic,
+        replication_factor: parking.replication_factor,
+        replication_key: PARK_REPLICATION,
+    };
+    admin.create_lasting_topic(topic).await?;
+    make_group_ready(config, parking, admin, own).await?;
+    let core = Parking {
+        topic: parking.topic.as_str().into(),
+        lot: Arc::new(ParkingTopic::new(parking)),
+        credit: Credit::new(BYTES_AT_ONCE),
+    };
+    let kafka = connect(&config.consumer.client, SERVERS).await?;
+    Ok(Some(ParkingPlace { core, kafka }))
+}
+
+/// The group of the parking topic is as the connector's own is, but that it
+/// begins at the topic's start: what is parked before anybody reads it there
+/// would be skipped.
+async fn make_group_ready(
+    config: &ConnectorConfig,
+    parking: &ParkingConfig,
+    admin: &Admin,
+    own: &GroupSettings,
+) -> Result<(), StartError> {
+    let group = &parking.topic;
+    let check = ShareGroupCheck {
+        connector: config.name.clone(),
+        group: group.clone(),
+        consumer_group: config.connect_group(),
+        topics: vec![parking.topic.clone()],
+        reset_given: true,
+    };
+    let mut warnings = admin.check_share_group(&check).await?;
+    let wanted = WantedSettings {
+        auto_offset_reset: None,
+        max_record_locks: None,
+        delivery_limit: Some(own.delivery_limit.value).filter(|_| own.delivery_limit.known),
+        lock_duration: config.share.record_lock_duration,
+    };
+    let prepared = admin.prepare_share_group(group, &wanted).await?;
+    warnings.extend(prepared.warnings);
+    for warning in warnings {
+        tracing::warn!(connector = %config.name, "{warning}");
+    }
+    let settings = prepared.settings;
+    check_renewal(group, &settings)?;
+    let (reset, limit) = (&settings.auto_offset_reset, &settings.delivery_limit);
+    if reset.value != EARLIEST {
+        return Err(StartError::Refused(format!(
+            "{PARK_AFTER}: share group {group} begins at {}, and would skip records that are \
+             parked before it is read; set share.auto.offset.reset={EARLIEST} on it",
+            reset.value
+        )));
+    }
+    if limit.value < own.delivery_limit.value {
+        return Err(StartError::Refused(format!(
+            "{PARK_AFTER}: share group {group} hands a record out {} times, the connector's own \
+             group {} times; set share.delivery.count.limit on it to at least that",
+            limit.value, own.delivery_limit.value
+        )));
+    }
+    Ok(())
+}
+
+impl ParkingPlace {
+    /// What the pipeline needs of it.
+    pub(super) fn core(&self) -> Parking {
+        self.core.clone()
+    }
+
+    /// Starts both sources; returns the connector's own one, both as one, and
+    /// their events.
+    pub(super) fn start(
+        self,
+        config: &ConnectorConfig,
+        own: OwnSource,
+        runtime: &Handle,
+    ) -> (Arc<ShareSource>, Arc<dyn Source>, SourceEvents) {
+        let Self { core, kafka } = self;
+        let (events, told) = mpsc::channel(EVENTS);
+        let states = States::default();
+        let states_of_parked = states.clone();
+        let teller = Teller::new(events.clone(), move |event| states.tell(Of::Own, event));
+        let own = share::start_telling(own.kafka, own.config, own.credit, teller, runtime);
+        let teller = Teller::new(events, move |event| match event {
+            SourceEvent::Acquired(batches) => Some(SourceEvent::Acquired(returned(batches))),
+            event => states_of_parked.tell(Of::Parked, event),
+        });
+        let topic = Arc::clone(&core.topic);
+        let parked_config = source_config(config, &topic, vec![Arc::clone(&topic)]);
+        let parked = share::start_telling(kafka, parked_config, core.credit, teller, runtime);
+        let own = Arc::new(own);
+        let joined = JoinedSource {
+            own: Arc::clone(&own) as Arc<dyn Source>,
+            parked: Arc::new(parked),
+            topic,
+        };
+        (own, Arc::new(joined), told)
+    }
+}

@@ -1,0 +1,167 @@
+//! Topics that the worker writes itself: dead letters, and parked records.
+
+use krafka::admin::{ConfigResource, CreateTopicsOptions, DescribeTopicsOptions, NewTopic};
+use krafka::error::{ErrorCode, KrafkaError};
+
+use super::client::Admin;
+use super::error::{AdminError, Attempt, code};
+
+/// Settings without which a topic would drop what nobody has read yet.
+const KEEPS_ALL: [(&str, &str); 3] = [
+    ("cleanup.policy", "delete"),
+    ("retention.ms", "-1"),
+    ("retention.bytes", "-1"),
+];
+
+/// A topic that is created if it is not there: with one partition, as Connect
+/// does.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnTopic<'a> {
+    pub name: &'a str,
+    pub replication_factor: i16,
+    /// The setting that says how many replicas there are.
+    pub replication_key: &'static str,
+}
+
+impl Admin {
+    /// Creates a topic of our own, if it is not there.
+    ///
+    /// # Errors
+    /// Missing rights, and more replicas than brokers.
+    pub async fn create_own_topic(&self, topic: OwnTopic<'_>) -> Result<(), AdminError> {
+        match self.has_topic(topic.name).await? {
+            true => Ok(()),
+            false => self.create(topic, &[]).await,
+        }
+    }
+
+    /// The same for a topic that keeps all that is in it, whatever its age; one
+    /// that is there already is looked at.
+    ///
+    /// # Errors
+    /// The same, and a topic that would forget records.
+    pub async fn create_lasting_topic(&self, topic: OwnTopic<'_>) -> Result<(), AdminError> {
+        match self.has_topic(topic.name).await? {
+            true => self.check_that_it_lasts(topic.name).await,
+            false => self.create(topic, &KEEPS_ALL).await,
+        }
+    }
+
+    async fn check_that_it_lasts(&self, topic: &str) -> Result<(), AdminError> {
+        let attempt = Attempt {
+            doing: "read the settings",
+            right: "DESCRIBE_CONFIGS",
+            resource: format!("topic {topic}"),
+        };
+        let keys = KEEPS_ALL.map(|(key, _)| key);
+        let told = self.settings(ConfigResource::topic(topic), &keys).await;
+        let told = told.map_err(|error| attempt.failed(error))?;
+        match forgets(&told) {
+            None => Ok(()),
+            Some((setting, wanted, value)) => Err(AdminError::TopicForgets {
+                topic: topic.to_owned(),
+                setting,
+                value: value.to_owned(),
+                wanted,
+                servers: self.bootstrap_servers.clone(),
+            }),
+        }
+    }
+
+    async fn create(
+        &self,
+        topic: OwnTopic<'_>,
+        configs: &[(&str, &str)],
+    ) -> Result<(), AdminError> {
+        let OwnTopic {
+            name,
+            replication_factor,
+            replication_key,
+        } = topic;
+        let attempt = Attempt {
+            doing: "create the partition",
+            right: "CREATE",
+            resource: format!("topic {name}"),
+        };
+        match self.try_create(name, replication_factor, configs).await {
+            Ok(()) => {
+                tracing::info!(topic = name, replication_factor, "topic created");
+                Ok(())
+            }
+            // Another worker was quicker.
+            Err(error) if code(&error) == Some(ErrorCode::TopicAlreadyExists) => Ok(()),
+            Err(error) if code(&error) == Some(ErrorCode::InvalidReplicationFactor) => {
+                Err(AdminError::TooFewBrokers {
+                    key: replication_key,
+                    topic: name.to_owned(),
+                    replication_factor,
+                })
+            }
+            Err(error) => Err(attempt.failed(error)),
+        }
+    }
+
+    async fn try_create(
+        &self,
+        topic: &str,
+        replicas: i16,
+        configs: &[(&str, &str)],
+    ) -> Result<(), KrafkaError> {
+        let mut topic = NewTopic::new(topic, 1, replicas)?;
+        let configs = configs.iter();
+        topic.configs = configs
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
+        let options = CreateTopicsOptions::default();
+        let created = self.client.create_topics([topic], options).await?;
+        created.into_values().collect()
+    }
+
+    async fn has_topic(&self, topic: &str) -> Result<bool, AdminError> {
+        let attempt = Attempt {
+            doing: "read the description",
+            // It brings DESCRIBE along, and letters need it.
+            right: "WRITE",
+            resource: format!("topic {topic}"),
+        };
+        let options = DescribeTopicsOptions::default();
+        let described = self
+            .client
+            .describe_topics([topic.to_owned()], options)
+            .await
+            .and_then(|answers| answers.into_values().collect::<Result<Vec<_>, _>>());
+        match described {
+            Ok(_) => Ok(true),
+            Err(error) if code(&error) == Some(ErrorCode::UnknownTopicOrPartition) => Ok(false),
+            Err(error) => Err(attempt.failed(error)),
+        }
+    }
+}
+
+/// A setting that is not as it must be, with the value that it should have and
+/// the one that it has.
+fn forgets(told: &[(String, String)]) -> Option<(&'static str, &'static str, &str)> {
+    KEEPS_ALL.into_iter().find_map(|(key, wanted)| {
+        let (_, value) = told.iter().find(|(name, _)| name == key)?;
+        (value != wanted).then_some((key, wanted, value.as_str()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_that_drops_what_is_old_is_told() {
+        let told = |policy: &str, ms: &str| {
+            let told = [("cleanup.policy", policy), ("retention.ms", ms)];
+            told.map(|(key, value)| (key.to_owned(), value.to_owned()))
+        };
+        assert_eq!(forgets(&told("delete", "-1")), None);
+        let week = told("delete", "604800000");
+        let expected = ("retention.ms", "-1", "604800000");
+        assert_eq!(forgets(&week), Some(expected));
+        let compacted = told("compact,delete", "-1");
+        assert_eq!(forgets(&compacted).unwrap().0, "cleanup.policy");
+    }
+}
