@@ -1,0 +1,450 @@
+//! Records that keep failing while others do not: parked, and delivered when
+//! the sink takes them. What arrives is counted at an endpoint.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use sluice_test_support::consume::{Received, read_topic};
+use sluice_test_support::counting::Tally;
+use sluice_test_support::produce::{NewRecord, ids, json_records, produce_with};
+use sluice_test_support::receiver::{Arrival, Receiver, Reply};
+use sluice_test_support::wait::eventually;
+use sluice_test_support::worker::Worker;
+
+use crate::history::number;
+use crate::stage::{Stage, status, wait_for_status};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const FIRST_TIME: i64 = 1_700_000_000_000;
+const RECORDS: usize = 4000;
+const SPAN: usize = 100;
+const TASKS: usize = 8;
+/// What each record takes: by far the most of the work, on any machine.
+const LATENCY: Duration = Duration::from_millis(20);
+/// In all values, and in no log.
+const CONTENT: &str = "much-too-private";
+const FAILURE: &str = "the-endpoint-says-s3cret";
+
+/// The topic of a stage's parked records, and the group that reads it.
+fn parked_of(stage: &Stage) -> String {
+    format!("{}-parked", stage.group())
+}
+
+/// Ids in one partition, so that id and offset are alike.
+async fn fill(stage: &Stage, count: usize) -> Result<()> {
+    let numbered = json_records(count, 1, 100).zip(FIRST_TIME..).enumerate();
+    let records = numbered.map(|(number, (mut record, timestamp))| {
+        record.value = Some(format!(r#"{{"id":"id-{number:06}","text":"{CONTENT}"}}"#).into());
+        record.timestamp = Some(timestamp);
+        record.key(format!("id-{number:06}")).header("kind", "test")
+    });
+    let records: Vec<NewRecord> = records.collect();
+    // The broker looks at the span before it gives out a batch, not inside it.
+    let batches = [("batch.num.messages", "20")];
+    produce_with(
+        stage.kafka.bootstrap_servers(),
+        &stage.name,
+        records,
+        &batches,
+    )
+    .await?;
+    Ok(())
+}
+
+/// An endpoint that takes some ids only when it is mended.
+struct Endpoint {
+    receiver: Receiver,
+    is_mended: Arc<AtomicBool>,
+}
+
+impl Endpoint {
+    async fn start(refuses: impl Fn(&str) -> bool + Send + Sync + 'static) -> Result<Self> {
+        let is_mended = Arc::new(AtomicBool::new(false));
+        let mended = Arc::clone(&is_mended);
+        let receiver = Receiver::start(move |arrival| {
+            match refuses(id(arrival)) && !mended.load(Ordering::SeqCst) {
+                true => Reply::body(500, FAILURE),
+                false => Reply::After(LATENCY, Box::new(Reply::ok())),
+            }
+        })
+        .await?;
+        Ok(Self {
+            receiver,
+            is_mended,
+        })
+    }
+
+    fn mend(&self) {
+        self.is_mended.store(true, Ordering::SeqCst);
+    }
+
+    /// Requests that were answered 200, but for those that refuse until mended.
+    fn taken(&self, refuses: impl Fn(&str) -> bool) -> Tally {
+        let arrivals = self.receiver.arrivals();
+        let ids = arrivals.iter().map(id).filter(|id| !refuses(id));
+        Tally::from_iter(ids.map(str::to_owned).collect::<Vec<_>>())
+    }
+}
+
+fn id(arrival: &Arrival) -> &str {
+    arrival.path.trim_matches('/')
+}
+
+/// A connector of JSON objects, each of which is told where it came from.
+fn parking(stage: &Stage, endpoint: &Endpoint) -> Value {
+    let mut connector = stage.connector("http", TASKS);
+    connector["http.url"] = json!(endpoint.receiver.url("/${key}"));
+    connector["http.headers.forward"] = json!("*");
+    connector["idempotency.key.from"] = json!("topic");
+    connector["value.converter"] = json!("org.apache.kafka.connect.json.JsonConverter");
+    connector["value.converter.schemas.enable"] = json!("false");
+    connector["transforms"] = json!("stamp");
+    connector["transforms.stamp.type"] =
+        json!("org.apache.kafka.connect.transforms.InsertField$Value");
+    connector["transforms.stamp.topic.field"] = json!("topic");
+    connector["transforms.stamp.partition.field"] = json!("partition");
+    connector["transforms.stamp.offset.field"] = json!("offset");
+    connector["transforms.stamp.timestamp.field"] = json!("timestamp");
+    connector["errors.retry.delay.max.ms"] = json!("500");
+    connector["share.partition.max.record.locks"] = json!(SPAN.to_string());
+    connector["share.park.after.ms"] = json!("60000");
+    connector["share.park.backoff.ms"] = json!("1000");
+    connector["share.park.topic.replication.factor"] = json!("1");
+    connector
+}
+
+/// Runs a connector until all but the first record are delivered; returns how
+/// many of them came a second.
+async fn rate_behind(
+    stage: &Stage,
+    endpoint: &Endpoint,
+    connector: &Value,
+) -> Result<(f64, Worker)> {
+    fill(stage, RECORDS).await?;
+    let worker = stage.worker(connector)?;
+    let others = |status: &Value| status["accepted"].as_u64() >= Some(RECORDS as u64 - 1);
+    wait_for_status(&worker, "the others are accepted", 2 * MINUTE, others).await?;
+    let arrivals = endpoint.receiver.arrivals();
+    let mut others = arrivals.iter().filter(|it| id(it) != "id-000000");
+    let (first, last) = (others.next(), others.next_back());
+    let (first, last) = first.zip(last).context("nothing came")?;
+    let rate = RECORDS as f64 / (last.at - first.at).as_secs_f64();
+    drop(arrivals);
+    Ok((rate, worker))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_that_keeps_failing_holds_up_nobody_and_arrives_in_the_end() -> Result<()> {
+    let (plain, odd) = (
+        Stage::set("unparked", 1).await?,
+        Stage::set("parked", 1).await?,
+    );
+    let takes_all = Endpoint::start(|_| false).await?;
+    let connector = parking(&plain, &takes_all);
+    let (without, worker) = rate_behind(&plain, &takes_all, &connector).await?;
+    assert_eq!(status(&worker)?["parked"], 0);
+    assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
+
+    let is_first = |id: &str| id == "id-000000";
+    let endpoint = Endpoint::start(is_first).await?;
+    let connector = parking(&odd, &endpoint);
+    let (with, worker) = rate_behind(&odd, &endpoint, &connector).await?;
+    eprintln!("{without:.0} a second without a record that fails, {with:.0} with one");
+    assert!(with > 0.9 * without, "{with} of {without} a second");
+    // It has failed all along, and is tried on.
+    let twice_more = number(&status(&worker)?, "parked")? + 2;
+    let tried = endpoint.receiver.count();
+    let parked_again = |status: &Value| status["parked"].as_u64() >= Some(twice_more);
+    let status = wait_for_status(&worker, "it is parked again", MINUTE, parked_again).await?;
+    assert_eq!(status["accepted"], RECORDS - 1, "{status}");
+    assert!(endpoint.receiver.count() > tried);
+    endpoint.mend();
+    let done = |status: &Value| status["accepted"] == RECORDS && status["in_flight"] == 0;
+    let status = wait_for_status(&worker, "it is delivered", MINUTE, done).await?;
+    for field in ["rejected", "released", "redelivered", "lost", "unknown"] {
+        assert_eq!(status[field], 0, "{field} of {status}");
+    }
+    check_arrival(&odd, &endpoint)?;
+    let all = endpoint.taken(is_first);
+    all.exactly_once(ids(RECORDS).skip(1))?;
+    let (admin, parked) = (&odd.admin, parked_of(&odd));
+    admin
+        .wait_until_consumed(&odd.group(), &odd.name, MINUTE)
+        .await?;
+    admin.wait_until_consumed(&parked, &parked, MINUTE).await?;
+    assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
+    let output = worker.output()?;
+    ensure!(!output.contains(CONTENT), "contents are logged");
+    check_topic(&odd).await
+}
+
+/// Each try of the first record, and the one that was taken: as if it had
+/// never been parked.
+fn check_arrival(stage: &Stage, endpoint: &Endpoint) -> Result<()> {
+    let arrivals = endpoint.receiver.arrivals();
+    let tries = arrivals.iter().filter(|it| id(it) == "id-000000");
+    for arrival in tries {
+        let key = format!("{}-0-0", stage.name);
+        assert_eq!(arrival.header("idempotency-key"), Some(&*key));
+        assert_eq!(arrival.header("kind"), Some("test"));
+        let names = arrival.headers.keys();
+        let ours = names.filter(|name| name.as_str().contains("sluice"));
+        assert_eq!(ours.count(), 0, "{:?}", arrival.headers);
+        let value: Value = serde_json::from_slice(&arrival.body)?;
+        let expected = json!({
+            "id": "id-000000", "text": CONTENT, "topic": stage.name, "partition": 0, "offset": 0,
+            "timestamp": FIRST_TIME,
+        });
+        assert_eq!(value, expected);
+    }
+    Ok(())
+}
+
+/// What lies in the parking topic: the record as it was, and nothing of what
+/// the endpoint said.
+async fn check_topic(stage: &Stage) -> Result<()> {
+    let parked = read_topic(stage.kafka.bootstrap_servers(), &parked_of(stage)).await?;
+    let counts: Vec<String> = parked.iter().filter_map(|it| ours(it, "count")).collect();
+    let expected: Vec<String> = (1..=parked.len()).map(|it| it.to_string()).collect();
+    assert_eq!(counts, expected, "each time one more");
+    let firsts: Vec<i64> = parked
+        .iter()
+        .filter_map(|it| ours(it, "first.failure")?.parse().ok())
+        .collect();
+    let dues: Vec<i64> = parked
+        .iter()
+        .filter_map(|it| ours(it, "due")?.parse().ok())
+        .collect();
+    assert!(
+        firsts.iter().all(|it| (it - firsts[0]).abs() < 1000),
+        "{firsts:?}"
+    );
+    assert!(
+        dues.is_sorted() && dues[0] >= firsts[0] + 1000,
+        "{dues:?} after {firsts:?}"
+    );
+    let (topic_id, first) = (ours(&parked[0], "topic.id"), &parked[0]);
+    assert_eq!(topic_id.context("no topic id")?.len(), 22);
+    for (name, text) in [("topic", &*stage.name), ("partition", "0"), ("offset", "0")] {
+        assert_eq!(ours(first, name).as_deref(), Some(text));
+    }
+    for record in &parked {
+        assert_eq!(record.key.as_deref(), Some(&b"id-000000"[..]));
+        assert_eq!(record.headers.len(), 1 + 9, "its own, and ours");
+        assert_eq!(
+            record.headers[0],
+            ("kind".to_owned(), Some(b"test".to_vec()))
+        );
+        let texts = record
+            .headers
+            .iter()
+            .filter_map(|(_, value)| value.as_deref());
+        let mut texts = texts.map(String::from_utf8_lossy);
+        assert!(!texts.any(|text| text.contains("s3cret") || text.contains(CONTENT)));
+    }
+    Ok(())
+}
+
+fn ours(record: &Received, name: &str) -> Option<String> {
+    record.header(&format!("__sluice.parked.{name}"))
+}
+
+const FEW: usize = 600;
+/// Every third one.
+const FAILING: usize = FEW / 3;
+
+fn is_failing(id: &str) -> bool {
+    let number = id
+        .strip_prefix("id-")
+        .and_then(|it| it.parse::<usize>().ok());
+    number.is_some_and(|number| number.is_multiple_of(3))
+}
+
+/// Killed while records are on their way into the parking topic: whatever was
+/// written and not accepted is written once more at most.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_killed_while_it_parks_loses_no_record() -> Result<()> {
+    let stage = Stage::set("parking-killed", 1).await?;
+    let endpoint = Endpoint::start(is_failing).await?;
+    let mut connector = parking(&stage, &endpoint);
+    connector["share.park.after.ms"] = json!("0");
+    // They are not read before the second worker has parked the rest.
+    connector["share.park.backoff.ms"] = json!("20000");
+    fill(&stage, FEW).await?;
+    let first = stage.worker(&connector)?;
+    let (servers, topic) = (stage.kafka.bootstrap_servers(), parked_of(&stage));
+    let end = async || Ok::<_, anyhow::Error>(stage.admin.end_offsets(&topic).await?[&0]);
+    eventually("some are parked", MINUTE, async || {
+        ensure!(end().await? >= 20, "not enough");
+        Ok::<_, anyhow::Error>(())
+    })
+    .await?;
+    first.kill()?;
+    let second = stage.worker(&connector)?;
+    stage
+        .admin
+        .wait_until_consumed(&stage.group(), &stage.name, MINUTE)
+        .await?;
+    let parked = read_topic(servers, &topic).await?;
+    let once = parked
+        .iter()
+        .filter(|it| ours(it, "count").as_deref() == Some("1"));
+    let keys = once.filter_map(|it| String::from_utf8(it.key.clone()?).ok());
+    let keys = Tally::from_iter(keys.collect::<Vec<_>>());
+    let failing = || ids(FEW).filter(|id| is_failing(id));
+    keys.at_least_once(failing())?;
+    assert!(
+        failing().all(|id| keys.count(&id) <= 2),
+        "parked twice at most"
+    );
+    let status = status(&second)?;
+    assert!(keys.total() < 2 * FAILING, "most are parked once: {status}");
+    endpoint.mend();
+    stage
+        .admin
+        .wait_until_consumed(&topic, &topic, 2 * MINUTE)
+        .await?;
+    endpoint.taken(|_| false).at_least_once(ids(FEW))?;
+    assert_eq!(second.stop(MINUTE).await?.code(), Some(0));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_record_is_accepted_while_the_topic_cannot_be_written() -> Result<()> {
+    const COUNT: usize = 60;
+    let stage = Stage::set("parking-refused", 1).await?;
+    let endpoint = Endpoint::start(is_failing).await?;
+    let mut connector = parking(&stage, &endpoint);
+    connector["share.park.after.ms"] = json!("0");
+    connector["share.record.lock.duration.ms"] = json!("1000");
+    let worker = stage.worker(&connector)?;
+    let running = |status: &Value| status["state"] == "RUNNING";
+    wait_for_status(&worker, "it runs", MINUTE, running).await?;
+    let topic = parked_of(&stage);
+    let limit = |bytes: &'static str| [("max.message.bytes", bytes)];
+    stage.admin.alter_topic(&topic, &limit("100")).await?;
+    fill(&stage, COUNT).await?;
+    let waits = |status: &Value| {
+        let trouble = status["trouble"].as_str().unwrap_or_default();
+        let is_named = trouble.contains("share.park.after.ms") && trouble.contains(&topic);
+        is_named && status["letters_waiting"] == COUNT / 3 && status["accepted"] == COUNT * 2 / 3
+    };
+    let status = wait_for_status(&worker, "the topic refuses", 2 * MINUTE, waits).await?;
+    let enough = number(&status, "renewed")? + 5 * COUNT as u64 / 3;
+    let renewed = |status: &Value| status["renewed"].as_u64() >= Some(enough);
+    let status = wait_for_status(&worker, "locks are renewed", MINUTE, renewed).await?;
+    for (field, expected) in [
+        ("in_flight", COUNT / 3),
+        ("parked", 0),
+        ("released", 0),
+        ("lost", 0),
+        ("accepted", COUNT * 2 / 3),
+    ] {
+        assert_eq!(status[field], expected, "{field} of {status}");
+    }
+    stage.admin.alter_topic(&topic, &limit("1048588")).await?;
+    endpoint.mend();
+    let done = |status: &Value| status["accepted"] == COUNT && status["in_flight"] == 0;
+    let status = wait_for_status(&worker, "all are delivered", 2 * MINUTE, done).await?;
+    assert_eq!(
+        (&status["trouble"], &status["parked"]),
+        (&json!(""), &json!(COUNT / 3))
+    );
+    assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
+    let parked = read_topic(stage.kafka.bootstrap_servers(), &topic).await?;
+    assert_eq!(parked.len(), COUNT / 3);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parked_record_is_put_aside_by_its_first_name_when_its_time_is_over() -> Result<()> {
+    let stage = Stage::set("parked-too-long", 1).await?;
+    let endpoint = Endpoint::start(|id| id == "id-000004").await?;
+    let mut connector = parking(&stage, &endpoint);
+    let letters = format!("dlq.{}", stage.name);
+    crate::dead_letters::put_aside(&mut connector, &letters);
+    connector["share.park.after.ms"] = json!("0");
+    connector["errors.retry.timeout"] = json!("3000");
+    fill(&stage, 20).await?;
+    let worker = stage.worker(&connector)?;
+    let done = |status: &Value| status["accepted"] == 19 && status["rejected"] == 1;
+    let status = wait_for_status(&worker, "it is put aside", MINUTE, done).await?;
+    assert!(status["parked"].as_u64() >= Some(1), "{status}");
+    let letters = read_topic(stage.kafka.bootstrap_servers(), &letters).await?;
+    let [letter] = &letters[..] else {
+        panic!("one letter is wanted: {letters:?}");
+    };
+    let context = |name: &str| letter.header(&format!("__connect.errors.{name}"));
+    assert_eq!(context("topic").as_deref(), Some(&*stage.name));
+    assert_eq!(context("offset").as_deref(), Some("4"));
+    assert_eq!(letter.timestamp, Some(FIRST_TIME + 4));
+    let names = letter.headers.iter().map(|(name, _)| name);
+    assert_eq!(names.filter(|name| name.contains("sluice")).count(), 0);
+    let message = context("exception.message").context("no message")?;
+    assert!(
+        message.contains("parked") && message.contains("500"),
+        "{message}"
+    );
+    assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
+    Ok(())
+}
+
+/// A record that waits for its time keeps no worker from stopping, and waits
+/// for the next one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parked_record_outlasts_its_worker() -> Result<()> {
+    let stage = Stage::set("parked-over", 1).await?;
+    let endpoint = Endpoint::start(|id| id == "id-000004").await?;
+    let mut connector = parking(&stage, &endpoint);
+    connector["share.park.after.ms"] = json!("0");
+    // By the group's own word the parked ones would be skipped.
+    connector["share.auto.offset.reset"] = json!("latest");
+    let worker = stage.worker(&connector)?;
+    let running = |status: &Value| status["state"] == "RUNNING";
+    wait_for_status(&worker, "it runs", MINUTE, running).await?;
+    // Until the group has a position, what is produced comes before it.
+    stage
+        .admin
+        .wait_until_consumed(&stage.group(), &stage.name, MINUTE)
+        .await?;
+    fill(&stage, 20).await?;
+    let parked = |status: &Value| status["parked"].as_u64() >= Some(1) && status["accepted"] == 19;
+    wait_for_status(&worker, "it is parked", MINUTE, parked).await?;
+    assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
+    endpoint.mend();
+    let worker = stage.worker(&connector)?;
+    let done = |status: &Value| status["accepted"] == 1;
+    wait_for_status(&worker, "it is delivered", MINUTE, done).await?;
+    check_once(&endpoint)?;
+    assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
+    Ok(())
+}
+
+fn check_once(endpoint: &Endpoint) -> Result<()> {
+    endpoint
+        .taken(|id| id == "id-000004")
+        .exactly_once(ids(20).filter(|id| id != "id-000004"))?;
+    ensure!(
+        endpoint.taken(|_| false).count("id-000004") >= 2,
+        "it came again"
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parking_topic_that_forgets_is_refused_with_the_remedy() -> Result<()> {
+    let stage = Stage::set("parking-forgets", 1).await?;
+    let endpoint = Endpoint::start(|_| false).await?;
+    let topic = parked_of(&stage);
+    stage.admin.create_topic(&topic, 1).await?;
+    let worker = stage.worker(&parking(&stage, &endpoint))?;
+    let failed = |status: &Value| status["state"] == "FAILED";
+    wait_for_status(&worker, "it is refused", MINUTE, failed).await?;
+    let output = worker.output()?;
+    let remedy = format!("--entity-name {topic} --add-config retention.ms=-1");
+    assert!(output.contains(&remedy), "{output}");
+    Ok(())
+}
