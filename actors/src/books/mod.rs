@@ -51,6 +51,8 @@ struct Failing {
     since: Instant,
     /// When it failed last.
     last: Instant,
+    /// Others were delivered between two of its failures.
+    others_go_on: bool,
 }
 
 /// What went wrong with single records.

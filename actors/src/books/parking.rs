@@ -81,14 +81,13 @@ impl Books {
         }
         let pins = self.pins();
         let (failing, timeout) = (&self.failing, self.policy.retry.timeout);
-        let others = self.delivered_at;
-        let since = |record: &SinkRecord| failing.get(&key(entry(record))).map(|it| it.since);
         let may_park = |record: &SinkRecord| {
-            // One that found the sink unavailable over and over has no times.
-            let since = since(record).or(others);
-            let succeeded = since.is_some_and(|since| others >= Some(since));
-            let in_time = since.is_some_and(|since| policy.comes_in_time(since, timeout, now));
-            record.parked.is_none() && record.original.is_some() && succeeded && in_time
+            // Without an entry it found the sink unavailable, over and over,
+            // while the sink took others.
+            let keeps_failing = failing.get(&key(entry(record))).is_none_or(|failing| {
+                failing.others_go_on && policy.comes_in_time(failing.since, timeout, now)
+            });
+            record.parked.is_none() && record.original.is_some() && keeps_failing
         };
         let mut pinning = Vec::new();
         for pin in pins {

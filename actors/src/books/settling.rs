@@ -225,6 +225,8 @@ impl Books {
             failures: before.map_or(1, |before| before.failures + 1),
             since: before.map_or(now, |before| before.since),
             last: now,
+            others_go_on: before
+                .is_some_and(|it| it.others_go_on || self.delivered_at >= Some(it.last)),
         };
         self.failing.insert(key, failing);
         if let Some(again) = self.parks(record, before, now) {

@@ -79,12 +79,23 @@ impl FakeSource {
         partitions: &[usize],
         lock_duration: Duration,
     ) -> (Self, SourceEvents) {
+        Self::start_of("orders", credit, partitions, lock_duration)
+    }
+
+    /// The same of another topic.
+    #[must_use]
+    pub fn start_of(
+        topic: &str,
+        credit: &Arc<Credit>,
+        partitions: &[usize],
+        lock_duration: Duration,
+    ) -> (Self, SourceEvents) {
         let (events, receiver) = mpsc::channel(EVENTS);
         let topics = partitions
             .iter()
             .enumerate()
             .map(|(number, records)| Topic {
-                partition: super::partition("orders", number as i32),
+                partition: super::partition(topic, number as i32),
                 records: (0..*records).map(|_| Stored::new(None)).collect(),
             });
         let source = Self {

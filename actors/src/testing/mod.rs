@@ -2,6 +2,7 @@
 
 mod as_they_are;
 mod fake_dead_letters;
+mod fake_parking;
 mod fake_sink;
 mod fake_source;
 #[cfg(test)]
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 pub use as_they_are::{AsTheyAre, conversion_of_values};
 pub use fake_dead_letters::{FakeDeadLetters, Post};
+pub use fake_parking::FakeParking;
 pub use fake_sink::{Act, FakeSink, FakeSinkFactory, Seen};
 pub use fake_source::{FakeSource, Fate};
 #[cfg(test)]

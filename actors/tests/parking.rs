@@ -1,0 +1,308 @@
+//! The laws of records that are parked, with fakes and a paused clock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use sluice_actors::books::Tolerance;
+use sluice_actors::credit::Credit;
+use sluice_actors::live_view::{ConnectorState, ConnectorView, LiveView};
+use sluice_actors::parking::ParkingPolicy;
+use sluice_actors::ports::sink::SinkError;
+use sluice_actors::record::SinkRecord;
+use sluice_actors::supervisor::Pipeline;
+use sluice_actors::testing::{
+    Act, AsTheyAre, FakeParking, FakeSinkFactory, FakeSource, Fate, conversion_of_values, policy,
+    spec,
+};
+use sluice_actors::threads::Threads;
+use tokio::time::Instant;
+
+const LOCK: Duration = Duration::from_secs(10);
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// What the sink does with records that it does not take.
+type Refuses = fn(&SinkRecord) -> Act;
+
+struct Setting {
+    records: usize,
+    after: Duration,
+    span: u64,
+    tolerance: Tolerance,
+    timeout: Option<Duration>,
+    refuses: Refuses,
+}
+
+impl Default for Setting {
+    fn default() -> Self {
+        Self {
+            records: 500,
+            after: 10 * SECOND,
+            span: 2000,
+            tolerance: Tolerance::None,
+            timeout: None,
+            refuses: |record| match record.offset {
+                0 => Act::Retry,
+                _ => Act::Deliver,
+            },
+        }
+    }
+}
+
+struct Running {
+    source: FakeSource,
+    parking: FakeParking,
+    sink: FakeSinkFactory,
+    is_mended: Arc<AtomicBool>,
+    view: Arc<LiveView>,
+    pipeline: Pipeline,
+    began: Instant,
+}
+
+impl Setting {
+    fn start(self) -> Running {
+        tokio::time::pause();
+        let is_mended = Arc::new(AtomicBool::new(false));
+        let (mended, refuses) = (Arc::clone(&is_mended), self.refuses);
+        let sink = FakeSinkFactory::new(move |record, _| match mended.load(Ordering::SeqCst) {
+            true => Act::Deliver,
+            false => refuses(record),
+        });
+        let credit = Credit::new(1 << 20);
+        let (source, events) = FakeSource::start(&credit, &[self.records], LOCK);
+        let (parking, joined, events) = FakeParking::beside(source.clone(), events, MINUTE, LOCK);
+        let mut policy = policy(4, self.tolerance);
+        policy.retry.timeout = self.timeout;
+        policy.retry.max_delay = 5 * SECOND;
+        policy.parking = Some(ParkingPolicy {
+            after: self.after,
+            backoff: MINUTE,
+            span: self.span,
+        });
+        let mut spec = spec(
+            policy,
+            conversion_of_values(AsTheyAre),
+            Arc::new(sink.clone()),
+        );
+        spec.parking = Some(parking.spec());
+        let view = LiveView::new();
+        let (threads, shown) = (Threads::current(), Arc::clone(&view));
+        let pipeline = Pipeline::start(spec, joined, events, credit, threads, shown);
+        Running {
+            source,
+            parking,
+            sink,
+            is_mended,
+            view,
+            pipeline,
+            began: Instant::now(),
+        }
+    }
+}
+
+impl Running {
+    fn view(&self) -> ConnectorView {
+        self.view.connector("test").unwrap_or_default()
+    }
+
+    fn accepted(&self) -> usize {
+        self.source.count(|fate| fate == Fate::Accepted)
+    }
+
+    fn mend(&self) {
+        self.is_mended.store(true, Ordering::SeqCst);
+    }
+
+    async fn until(&self, what: &str, done: impl Fn(&Self) -> bool) -> Duration {
+        let since = Instant::now();
+        while !done(self) {
+            let in_time = since.elapsed() < 10 * MINUTE;
+            assert!(in_time, "never: {what}; {:?}", self.view());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        self.began.elapsed()
+    }
+
+    async fn until_parked(&self, times: usize) -> Duration {
+        self.until("parked", |it| it.parking.kept().len() == times)
+            .await
+    }
+}
+
+#[actix::test]
+async fn a_record_that_fails_for_long_is_parked_and_comes_back_when_it_is_due() {
+    let running = Setting::default().start();
+    // Others go on all the time.
+    let source = running.source.clone();
+    let flow = tokio::spawn(async move {
+        loop {
+            source.append(0, b"more");
+            tokio::time::sleep(SECOND).await;
+        }
+    });
+    let parked = running.until_parked(1).await;
+    assert!((10 * SECOND..20 * SECOND).contains(&parked), "{parked:?}");
+    running
+        .until("accepted", |it| it.source.fate(0, 0) == Fate::Accepted)
+        .await;
+    let delivered = |it: &Running| it.sink.seen().delivered.lock().contains(&(0, 0));
+    assert!(!delivered(&running), "accepted, since it is parked");
+    running.mend();
+    let came = running.until("delivered", delivered).await;
+    assert!(
+        (MINUTE..MINUTE + 3 * SECOND).contains(&(came - parked)),
+        "{came:?}"
+    );
+    let settled = |it: &Running| it.parking.source().fate(0, 0) == Fate::Accepted;
+    running.until("settled", settled).await;
+    assert_eq!(running.parking.source().delivery_count(0, 0), 1);
+    flow.abort();
+    let all = |it: &Running| it.view().in_flight == 0;
+    running.until("all are answered for", all).await;
+    let view = running.view();
+    let accepted = running.accepted() as u64;
+    assert_eq!(view.totals.parked, 1);
+    assert_eq!(view.totals.accepted, accepted - 1 + 1, "and the parked one");
+    assert_eq!(view.totals.released + view.totals.lost, 0);
+    assert_eq!(view.topics, ["orders".into()], "the connector's own");
+}
+
+#[actix::test]
+async fn a_record_that_fails_again_is_parked_again_and_keeps_its_name() {
+    let running = Setting {
+        after: Duration::ZERO,
+        ..Setting::default()
+    }
+    .start();
+    let first = running.until_parked(1).await;
+    let third = running.until_parked(3).await;
+    assert!(
+        (2 * MINUTE..2 * MINUTE + 6 * SECOND).contains(&(third - first)),
+        "a constant back-off: {first:?} to {third:?}"
+    );
+    let kept = running.parking.kept();
+    for (place, record) in kept.iter().enumerate() {
+        assert_eq!(record.record.to_string(), "orders-0@0");
+        assert_eq!(record.count as usize, place + 1);
+        assert_eq!(record.since, kept[0].since);
+    }
+    let settled = |it: &Running| it.parking.source().count(|fate| fate == Fate::Accepted) == 2;
+    running.until("the others are settled", settled).await;
+}
+
+#[actix::test]
+async fn a_record_that_pins_its_partition_is_parked_at_once() {
+    let running = Setting {
+        span: 100,
+        after: 10 * MINUTE,
+        ..Setting::default()
+    }
+    .start();
+    let parked = running.until_parked(1).await;
+    assert!(parked < 2 * SECOND, "{parked:?}");
+    let all = |it: &Running| it.accepted() == 500;
+    running.until("all are accepted", all).await;
+    let fetched = |it: &Running| it.parking.source().delivery_count(0, 0) == 1;
+    running.until("it waits for its time here", fetched).await;
+    let pins_nothing = |it: &Running| it.view().pins.is_empty() && it.view().in_flight == 1;
+    running.until("parked ones pin nothing", pins_nothing).await;
+}
+
+async fn nothing_is_parked(refuses: Refuses) {
+    let running = Setting {
+        span: 100,
+        after: Duration::ZERO,
+        refuses,
+        ..Setting::default()
+    }
+    .start();
+    tokio::time::sleep(5 * MINUTE).await;
+    assert_eq!(running.parking.kept().len(), 0);
+    assert_eq!(running.source.count(|fate| fate == Fate::Archived), 0);
+    running.mend();
+    let all = |it: &Running| it.accepted() == 500;
+    running.until("all are delivered", all).await;
+    assert_eq!(running.parking.kept().len(), 0);
+}
+
+#[actix::test]
+async fn nothing_is_parked_while_no_record_is_taken() {
+    nothing_is_parked(|_| Act::Retry).await;
+}
+
+#[actix::test]
+async fn nothing_is_parked_while_the_sink_is_unavailable() {
+    nothing_is_parked(|_| Act::Fail(SinkError::Unavailable("away".into()))).await;
+}
+
+#[actix::test]
+async fn a_record_is_not_accepted_before_it_is_parked() {
+    let running = Setting {
+        after: Duration::ZERO,
+        ..Setting::default()
+    }
+    .start();
+    running.parking.set_away(true);
+    let waits = |it: &Running| it.view().letters_waiting == 1 && it.accepted() == 499;
+    running.until("it waits", waits).await;
+    tokio::time::sleep(MINUTE).await;
+    let view = running.view();
+    assert_eq!(view.trouble().map(|it| &**it), Some("away by plan"));
+    assert_eq!((view.totals.parked, view.totals.lost), (0, 0));
+    assert!(matches!(running.source.fate(0, 0), Fate::Acquired { .. }));
+    running.parking.set_away(false);
+    let parked = |it: &Running| it.view().totals.parked == 1;
+    running.until("parked", parked).await;
+    assert_eq!(running.view().trouble(), None);
+}
+
+async fn given_up(tolerance: Tolerance) -> Running {
+    let running = Setting {
+        after: Duration::ZERO,
+        timeout: Some(150 * SECOND),
+        tolerance,
+        ..Setting::default()
+    }
+    .start();
+    let rejected = |it: &Running| it.view().errors.rejected == 1;
+    running.until("it is given up", rejected).await;
+    assert_eq!(running.parking.kept().len(), 2);
+    running
+}
+
+#[actix::test]
+async fn a_parked_record_whose_time_is_over_is_put_aside() {
+    let running = given_up(Tolerance::All).await;
+    let settled = |it: &Running| it.parking.source().fate(0, 1) == Fate::Rejected;
+    running.until("rejected where it lay", settled).await;
+}
+
+#[actix::test]
+async fn a_parked_record_whose_time_is_over_fails_its_connector_as_what_it_was() {
+    let running = given_up(Tolerance::None).await;
+    let cause = "record orders-0@0: TASK_PUT: parked 2 times, with no time left to retry: by plan";
+    let failed = |it: &Running| it.view().state == ConnectorState::Failed(cause.into());
+    running.until("the state tells", failed).await;
+    tokio::time::sleep(MINUTE).await;
+    let held = running.parking.source().fate(0, 1);
+    assert!(matches!(held, Fate::Acquired { .. }), "{held:?}");
+}
+
+#[actix::test]
+async fn parked_records_that_are_not_due_hold_no_drain_up_and_lose_no_attempt() {
+    let running = Setting {
+        after: Duration::ZERO,
+        ..Setting::default()
+    }
+    .start();
+    running.until_parked(1).await;
+    let fetched = |it: &Running| it.parking.source().delivery_count(0, 0) == 1;
+    running.until("it waits for its time here", fetched).await;
+    let began = Instant::now();
+    let drained = running.pipeline.drain(MINUTE).await;
+    assert!(drained.clean, "{drained:?}");
+    assert!(began.elapsed() < 10 * SECOND, "{:?}", began.elapsed());
+    assert_eq!(drained.released, 0, "it was parked once more");
+    assert_eq!(running.parking.kept().len(), 2);
+}
