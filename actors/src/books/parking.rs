@@ -228,3 +228,190 @@ fn is_pinning(policy: &ParkingPolicy, pin: &Pin, record: &SinkRecord) -> bool {
         && policy.is_used_up(pin.span)
         && record.offset < pin.offset + policy.reach()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::tests::{batch, ranges};
+    use super::super::{Put, PutEnd, Tolerance};
+    use super::*;
+    use crate::credit::Credit;
+    use crate::ports::source::{LostRange, Settlement};
+    use crate::record::{Parked, RecordId};
+    use crate::testing::{partition, policy, raw_record, record};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn books() -> Books {
+        let mut policy = policy(1, Tolerance::All);
+        policy.parking = Some(ParkingPolicy {
+            after: 10 * SECOND,
+            backoff: 60 * SECOND,
+            span: 100,
+        });
+        Books::new(policy, Credit::new(1000))
+    }
+
+    /// Acquires records, and hands them to a task with their originals.
+    fn deliver(books: &mut Books, offsets: std::ops::Range<i64>) -> Put {
+        let batch = batch(offsets.clone(), 1);
+        let acquisition = books.acquire(&batch, &mut Effects::default());
+        let records = offsets.map(|offset| {
+            let mut record = record(&batch.partition, offset, acquisition);
+            record.original = Some(Arc::new(raw_record(offset)));
+            record
+        });
+        books.converted(records.collect(), Holds::default());
+        books.dispatch(3, Instant::now()).unwrap()
+    }
+
+    fn end(books: &mut Books, put: &Put, at: Instant) -> Effects {
+        books.put_ended(put.lease, PutEnd::Answered(Ok(())), false, at)
+    }
+
+    /// The sink wants the first record of a put again, and has the others.
+    fn fail_first(books: &mut Books, put: &Put, at: Instant) -> Effects {
+        put.report.retry(0, "busy");
+        end(books, put, at)
+    }
+
+    fn next_to_park(books: &mut Books) -> (u64, ToPark) {
+        let (ticket, letter) = books.next_letter(Instant::now()).unwrap();
+        match &*letter {
+            Letter::Parked(record) => (ticket, record.clone()),
+            Letter::Dead(letter) => panic!("dead: {letter:?}"),
+        }
+    }
+
+    /// Records that come back from the parking topic, from its offset 0 on.
+    fn come_back(books: &mut Books, due: Instant, delivery_count: u16, count: u32) {
+        let place = partition("parked", 0);
+        let mut batch = batch(0..1, delivery_count);
+        batch.partition = Arc::clone(&place);
+        let acquisition = books.acquire(&batch, &mut Effects::default());
+        let mut back = record(&partition("orders", 0), 7, acquisition);
+        back.delivery_count = delivery_count;
+        back.original = Some(Arc::new(raw_record(0)));
+        back.parked = Some(Arc::new(Parked {
+            origin: back.id(),
+            place: RecordId {
+                partition: place,
+                offset: 0,
+            },
+            count,
+            since: Instant::now(),
+            due,
+        }));
+        books.converted(vec![back], Holds::default());
+    }
+
+    #[test]
+    fn a_record_that_fails_once_is_tried_again_where_it_is() {
+        let mut books = books();
+        let put = deliver(&mut books, 0..2);
+        let effects = fail_first(&mut books, &put, Instant::now());
+        assert!(!effects.letters && books.letters().is_empty());
+        assert_eq!(books.queue().waiting(), 1);
+    }
+
+    #[test]
+    fn what_pins_a_partition_is_parked_from_where_it_waits_and_accepted_behind_that() {
+        let mut books = books();
+        let now = Instant::now();
+        let first = deliver(&mut books, 0..2);
+        fail_first(&mut books, &first, now);
+        let again = books.dispatch(3, now + SECOND).unwrap();
+        fail_first(&mut books, &again, now + SECOND);
+        let reaching = deliver(&mut books, 73..74);
+        end(&mut books, &reaching, now + SECOND);
+        assert!(books.watch_locks(now + SECOND).notices.is_empty());
+        assert!(books.letters().is_empty(), "three quarters are not reached yet");
+        let reaching = deliver(&mut books, 74..75);
+        end(&mut books, &reaching, now + SECOND);
+        let effects = books.watch_locks(now + SECOND);
+        assert!(effects.letters && effects.settle.is_empty());
+        assert_eq!(books.queue().waiting(), 0);
+        let (ticket, parked) = next_to_park(&mut books);
+        assert_eq!(parked.record.to_string(), "orders-0@0");
+        assert_eq!((parked.count, parked.since), (1, now));
+        let effects = books.letters_ended(vec![(ticket, Ok(()))], now + SECOND);
+        assert_eq!(ranges(&effects), [(0, 0, Settlement::Accept)]);
+        assert!(effects.put_aside.is_empty(), "it is no dead letter");
+        assert_eq!(books.letters().totals(), Default::default());
+    }
+
+    #[test]
+    fn a_record_that_failed_before_the_others_were_taken_gets_another_try() {
+        let mut books = books();
+        let now = Instant::now();
+        let first = deliver(&mut books, 0..1);
+        fail_first(&mut books, &first, now);
+        let reaching = deliver(&mut books, 90..91);
+        end(&mut books, &reaching, now + SECOND);
+        books.watch_locks(now + SECOND);
+        assert!(books.letters().is_empty());
+    }
+
+    #[test]
+    fn a_parked_record_waits_for_its_time_and_goes_by_its_first_name() {
+        let mut books = books();
+        let now = Instant::now();
+        come_back(&mut books, now + 30 * SECOND, 1, 2);
+        assert_eq!((books.queue().ready(), books.queue().waiting()), (0, 1));
+        assert!(books.dispatch(3, now + 29 * SECOND).is_none());
+        let put = books.dispatch(3, now + 31 * SECOND).unwrap();
+        assert_eq!(put.chunk[0].id().to_string(), "orders-0@7");
+        let effects = end(&mut books, &put, now + 31 * SECOND);
+        let settled = &effects.settle[0];
+        assert_eq!(&*settled.partition.topic, "parked");
+        assert_eq!(ranges(&effects), [(0, 0, Settlement::Accept)]);
+    }
+
+    #[test]
+    fn a_parked_record_that_fails_again_is_parked_at_once_with_one_more() {
+        let mut books = books();
+        let now = Instant::now();
+        come_back(&mut books, now, 1, 2);
+        let put = books.dispatch(3, now + SECOND).unwrap();
+        fail_first(&mut books, &put, now + SECOND);
+        let (_, parked) = next_to_park(&mut books);
+        assert_eq!((parked.count, parked.record.offset), (3, 7));
+    }
+
+    #[test]
+    fn a_parked_record_on_its_last_attempt_does_not_wait() {
+        let mut books = books();
+        come_back(&mut books, Instant::now() + 30 * SECOND, 5, 1);
+        assert_eq!((books.queue().ready(), books.queue().waiting()), (1, 0));
+    }
+
+    #[test]
+    fn parked_records_that_wait_are_put_when_the_worker_is_to_stop() {
+        let mut books = books();
+        let due = Instant::now() + 30 * SECOND;
+        come_back(&mut books, due, 1, 1);
+        assert!(books.hurry_parked().work);
+        assert_eq!((books.queue().ready(), books.queue().waiting()), (1, 0));
+        come_back(&mut books, due, 1, 1);
+        assert_eq!(books.queue().ready(), 2, "those that come later, too");
+    }
+
+    #[test]
+    fn a_record_that_is_lost_while_it_is_parked_is_not_accepted() {
+        let mut books = books();
+        come_back(&mut books, Instant::now(), 1, 1);
+        let put = books.dispatch(3, Instant::now() + SECOND).unwrap();
+        fail_first(&mut books, &put, Instant::now() + SECOND);
+        let (ticket, _) = next_to_park(&mut books);
+        let lost = LostRange {
+            partition: partition("parked", 0),
+            first_offset: 0,
+            last_offset: 0,
+            cause: "connection lost".into(),
+        };
+        books.lost(&[lost], Instant::now());
+        let effects = books.letters_ended(vec![(ticket, Ok(()))], Instant::now());
+        assert!(effects.settle.is_empty());
+    }
+}

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use tokio::time::Instant;
 
-use super::{Entry, Ledger, Step, Totals};
+use super::{Aside, Entry, Ledger, Step, Totals};
 use crate::ports::source::{Answer, AnsweredRange, LostRange, SettleRange, Settlement};
 use crate::record::SourcePartition;
 use crate::testing::partition;
@@ -27,7 +27,10 @@ enum State {
     Delivering,
     Buffered,
     Held,
+    Aside(Aside),
     Settling(Settlement),
+    /// By ACCEPT, behind its letter.
+    SettlingAside(Aside),
 }
 
 /// An open record, as the model has it.
@@ -43,7 +46,7 @@ struct Open {
 
 impl Open {
     fn is_settling(&self) -> bool {
-        matches!(self.state, State::Settling(_))
+        matches!(self.state, State::Settling(_) | State::SettlingAside(_))
     }
 }
 
@@ -204,6 +207,7 @@ impl Bench {
         let step = match word {
             Word::Settle(settlement) => Step::Settle(settlement, self.now),
             Word::Requeue => Step::Requeue,
+            Word::PutAside(aside) => Step::PutAside(aside),
             Word::Buffer => Step::Buffer,
             Word::Hold => Step::Hold,
         };
@@ -241,13 +245,18 @@ impl Bench {
         if open.lease != ticket.lease || open.is_settling() || open.state == State::Held {
             return false;
         }
-        open.state = match word {
-            Word::Settle(settlement) => State::Settling(settlement),
-            Word::Buffer => State::Buffered,
-            Word::Hold => State::Held,
-            Word::Requeue => {
+        open.state = match (word, open.state) {
+            (Word::Settle(Settlement::Accept), State::Aside(aside)) => State::SettlingAside(aside),
+            (Word::Settle(settlement), _) => State::Settling(settlement),
+            (Word::Buffer, _) => State::Buffered,
+            (Word::Hold, _) => State::Held,
+            (Word::Requeue, _) => {
                 open.lease = 0;
                 State::Waiting
+            }
+            (Word::PutAside(aside), _) => {
+                open.lease = 0;
+                State::Aside(aside)
             }
         };
         true
@@ -330,6 +339,12 @@ impl Bench {
                 return;
             }
             totals.lost += 1;
+        } else if let (State::SettlingAside(aside), Settlement::Accept) = (open.state, settlement) {
+            match (known, aside) {
+                (false, _) => totals.unknown += 1,
+                (true, Aside::Dead) => totals.rejected += 1,
+                (true, Aside::Parked) => totals.parked += 1,
+            }
         } else if open.state != State::Settling(settlement) {
             return;
         } else {

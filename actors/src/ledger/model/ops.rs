@@ -5,6 +5,7 @@ use std::ops::Range;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
+use super::super::Aside;
 use crate::ports::source::Settlement;
 
 const OFFSETS: i64 = 40;
@@ -30,6 +31,7 @@ impl Run {
 pub(super) enum Word {
     Settle(Settlement),
     Requeue,
+    PutAside(Aside),
     Buffer,
     Hold,
 }
@@ -83,6 +85,7 @@ fn word() -> impl Strategy<Value = Word> {
     prop_oneof![
         4 => final_settlement().prop_map(Word::Settle),
         1 => Just(Word::Requeue),
+        1 => prop_oneof![Just(Aside::Dead), Just(Aside::Parked)].prop_map(Word::PutAside),
         1 => Just(Word::Buffer),
         1 => Just(Word::Hold),
     ]
