@@ -326,7 +326,10 @@ mod tests {
         let reaching = deliver(&mut books, 73..74);
         end(&mut books, &reaching, now + SECOND);
         assert!(books.watch_locks(now + SECOND).notices.is_empty());
-        assert!(books.letters().is_empty(), "three quarters are not reached yet");
+        assert!(
+            books.letters().is_empty(),
+            "three quarters are not reached yet"
+        );
         let reaching = deliver(&mut books, 74..75);
         end(&mut books, &reaching, now + SECOND);
         let effects = books.watch_locks(now + SECOND);

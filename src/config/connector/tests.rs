@@ -229,11 +229,7 @@ fn consumer_groups_are_refused_with_the_key_to_set() {
 
 #[test]
 fn features_to_come_are_refused_unless_they_are_off() {
-    for (key, value) in [
-        ("share.order", "key"),
-        ("share.park.after.ms", "1000"),
-        ("exactly.once.mode", "ledger"),
-    ] {
+    for (key, value) in [("share.order", "key"), ("exactly.once.mode", "ledger")] {
         let fault = faults(&[(key, value)]);
         assert_eq!(fault.lines().count(), 1, "{fault}");
         assert!(
