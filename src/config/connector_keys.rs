@@ -278,7 +278,7 @@ pub const KEYS: &[Key] = &[
         PARK_AFTER,
         Kind::DurationMs,
         Preset::Unset,
-        "A record that the sink wants again for so long, while it takes others, is parked: written to a topic named as the share group with -parked behind it, in the cluster that is read, and tried again from there; at once if it keeps its partition back. No record is parked if unset.",
+        "A record that the sink wants again for so long, while it takes others, is parked: written to the topic share-NAME-parked, in the cluster that is read, and tried again from there; at once if it keeps its partition back. No record is parked if unset.",
     ),
     key(
         PARK_BACKOFF,

@@ -42,7 +42,7 @@ impl Notice {
                 "records cannot be put aside or parked, and wait for it"
             ),
             Self::LettersAreWritten => {
-                tracing::info!(connector, "records are put aside and parked again")
+                tracing::info!(connector, "records are put aside and parked again");
             }
             Self::WentDown { records } => tracing::error!(
                 connector,

@@ -22,12 +22,15 @@ use crate::supervisor::Parking;
 const TOPIC: &str = "parked";
 const EVENTS: usize = 64;
 
+/// A record, and what it says when it comes back.
+type Kept = (ToPark, Arc<Parked>);
+
 /// See the module. Clones are the same topic.
 #[derive(Clone)]
 pub struct FakeParking {
     source: FakeSource,
     credit: Arc<Credit>,
-    kept: Arc<Mutex<Vec<(ToPark, Arc<Parked>)>>>,
+    kept: Arc<Mutex<Vec<Kept>>>,
     backoff: Duration,
     is_away: Arc<AtomicBool>,
 }

@@ -49,7 +49,9 @@ impl Reading<'_> {
             }
             return None;
         };
-        let topic = format!("{}-parked", around.share.group_id);
+        // By the connector, not by its group: another one of that group would
+        // deliver the records elsewhere.
+        let topic = format!("share-{}-parked", around.connector);
         let mut reader = self.reader();
         let backoff = limits::milliseconds(reader.int(PARK_BACKOFF));
         let replicas = reader.int(PARK_REPLICATION);
@@ -130,14 +132,14 @@ fn obstacles(
             !limits::is_topic(topic),
             format!(
                 "records would be parked in {topic:?}, which is no topic's name: it has up to 249 \
-                 letters, digits, '.', '_' and '-'; set another share.group.id"
+                 letters, digits, '.', '_' and '-'; give the connector such a name"
             ),
         ),
         when(
             around.topics.contains(topic) || is_dead_letters,
             format!(
-                "records would be parked in {topic}, which is another topic of this connector; set \
-                 another share.group.id, or leave that topic out"
+                "records would be parked in {topic}, which is another topic of this connector; \
+                 leave that one out, or name the connector otherwise"
             ),
         ),
     ]
@@ -166,13 +168,14 @@ mod tests {
     fn records_are_parked_in_a_topic_of_the_cluster_that_is_read() {
         let parking = good(&[
             AFTER,
+            ("share.group.id", "shared"),
             (PARK_REPLICATION, "1"),
             ("consumer.override.bootstrap.servers", "here:9092"),
             ("producer.override.bootstrap.servers", "elsewhere:9092"),
             ("producer.override.linger.ms", "7"),
         ]);
         let parking = parking.parking.unwrap();
-        assert_eq!(parking.topic, "share-orders-parked");
+        assert_eq!(parking.topic, "share-orders-parked", "of the connector");
         assert_eq!(
             (parking.after, parking.backoff, parking.replication_factor),
             (Duration::from_secs(60), Duration::from_secs(60), 1)
@@ -195,7 +198,7 @@ mod tests {
             ),
             ("share.retriable", "release", "share.retriable=release"),
             ("errors.retry.timeout", "60000", "set it lower"),
-            ("share.group.id", "orders of mine", "no topic's name"),
+            ("name", "orders:mine", "no topic's name"),
             ("topics", "orders,share-orders-parked", "another topic"),
         ] {
             let faults = faults(&[AFTER, (key, value)]);
