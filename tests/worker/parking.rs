@@ -400,17 +400,8 @@ async fn a_parked_record_outlasts_its_worker() -> Result<()> {
     let endpoint = Endpoint::start(|id| id == "id-000004").await?;
     let mut connector = parking(&stage, &endpoint);
     connector["share.park.after.ms"] = json!("0");
-    // By the group's own word the parked ones would be skipped.
-    connector["share.auto.offset.reset"] = json!("latest");
-    let worker = stage.worker(&connector)?;
-    let running = |status: &Value| status["state"] == "RUNNING";
-    wait_for_status(&worker, "it runs", MINUTE, running).await?;
-    // Until the group has a position, what is produced comes before it.
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, MINUTE)
-        .await?;
     fill(&stage, 20).await?;
+    let worker = stage.worker(&connector)?;
     let parked = |status: &Value| status["parked"].as_u64() >= Some(1) && status["accepted"] == 19;
     wait_for_status(&worker, "it is parked", MINUTE, parked).await?;
     assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
@@ -439,7 +430,8 @@ async fn a_parking_topic_that_forgets_is_refused_with_the_remedy() -> Result<()>
     let stage = Stage::set("parking-forgets", 1).await?;
     let endpoint = Endpoint::start(|_| false).await?;
     let topic = parked_of(&stage);
-    stage.admin.create_topic(&topic, 1).await?;
+    let week = [("retention.ms", "604800000")];
+    stage.admin.create_topic_with(&topic, 1, 1, &week).await?;
     let worker = stage.worker(&parking(&stage, &endpoint))?;
     let failed = |status: &Value| status["state"] == "FAILED";
     wait_for_status(&worker, "it is refused", MINUTE, failed).await?;
