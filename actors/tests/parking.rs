@@ -18,6 +18,8 @@ use sluice_actors::testing::{
 use sluice_actors::threads::Threads;
 use tokio::time::Instant;
 
+/// The offset of the record that fails.
+const ODD: i64 = 3;
 const LOCK: Duration = Duration::from_secs(10);
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -43,7 +45,7 @@ impl Default for Setting {
             tolerance: Tolerance::None,
             timeout: None,
             refuses: |record| match record.offset {
-                0 => Act::Retry,
+                ODD => Act::Retry,
                 _ => Act::Deliver,
             },
         }
@@ -144,9 +146,9 @@ async fn a_record_that_fails_for_long_is_parked_and_comes_back_when_it_is_due() 
     let parked = running.until_parked(1).await;
     assert!((10 * SECOND..20 * SECOND).contains(&parked), "{parked:?}");
     running
-        .until("accepted", |it| it.source.fate(0, 0) == Fate::Accepted)
+        .until("accepted", |it| it.source.fate(0, ODD) == Fate::Accepted)
         .await;
-    let delivered = |it: &Running| it.sink.seen().delivered.lock().contains(&(0, 0));
+    let delivered = |it: &Running| it.sink.seen().delivered.lock().contains(&(0, ODD));
     assert!(!delivered(&running), "accepted, since it is parked");
     running.mend();
     let came = running.until("delivered", delivered).await;
@@ -183,7 +185,7 @@ async fn a_record_that_fails_again_is_parked_again_and_keeps_its_name() {
     );
     let kept = running.parking.kept();
     for (place, record) in kept.iter().enumerate() {
-        assert_eq!(record.record.to_string(), "orders-0@0");
+        assert_eq!(record.record.to_string(), "orders-0@3");
         assert_eq!(record.count as usize, place + 1);
         assert_eq!(record.since, kept[0].since);
     }
@@ -250,7 +252,7 @@ async fn a_record_is_not_accepted_before_it_is_parked() {
     let view = running.view();
     assert_eq!(view.trouble().map(|it| &**it), Some("away by plan"));
     assert_eq!((view.totals.parked, view.totals.lost), (0, 0));
-    assert!(matches!(running.source.fate(0, 0), Fate::Acquired { .. }));
+    assert!(matches!(running.source.fate(0, ODD), Fate::Acquired { .. }));
     running.parking.set_away(false);
     let parked = |it: &Running| it.view().totals.parked == 1;
     running.until("parked", parked).await;
@@ -281,7 +283,7 @@ async fn a_parked_record_whose_time_is_over_is_put_aside() {
 #[actix::test]
 async fn a_parked_record_whose_time_is_over_fails_its_connector_as_what_it_was() {
     let running = given_up(Tolerance::None).await;
-    let cause = "record orders-0@0: TASK_PUT: parked 2 times, with no time left to retry: by plan";
+    let cause = "record orders-0@3: TASK_PUT: parked 2 times, with no time left to retry: by plan";
     let failed = |it: &Running| it.view().state == ConnectorState::Failed(cause.into());
     running.until("the state tells", failed).await;
     tokio::time::sleep(MINUTE).await;
