@@ -72,7 +72,9 @@ impl Poller {
         let (seen, finished, partitions, is_pinned, is_clogged, open_parked) = {
             let books = self.links.books.lock();
             let queued = books.queue().ready();
-            let open = books.ledger().open();
+            let open_parked = books.open_parked();
+            // Parked ones wait for their time, not for a task.
+            let open = books.ledger().open().saturating_sub(open_parked);
             let seen = Observation {
                 elapsed: now - self.looked_at,
                 finished: books.finished() - self.finished,
@@ -83,7 +85,7 @@ impl Poller {
             let ledger = books.ledger();
             let is_pinned = ledger.waits_for_flush(self.links.span as u64);
             let is_clogged = books.letters().is_clogged();
-            let (partitions, open_parked) = (ledger.partitions(), books.open_parked());
+            let partitions = ledger.partitions();
             (
                 seen,
                 books.finished(),
