@@ -259,6 +259,30 @@ async fn a_record_is_not_accepted_before_it_is_parked() {
     assert_eq!(running.view().trouble(), None);
 }
 
+#[actix::test]
+async fn a_record_that_is_written_and_not_accepted_is_parked_once_more_and_never_lost() {
+    let running = Setting {
+        after: Duration::ZERO,
+        ..Setting::default()
+    }
+    .start();
+    // Nothing that is settled is heard.
+    running.source.hold_answers(true);
+    running.until_parked(1).await;
+    running.source.lose_connection();
+    running.source.hold_answers(false);
+    running.until_parked(2).await;
+    let all = |it: &Running| it.accepted() == 500;
+    running.until("all are accepted", all).await;
+    let kept = running.parking.kept();
+    let parked = kept.iter().map(|it| (it.record.offset, it.count));
+    assert_eq!(parked.collect::<Vec<_>>(), [(ODD, 1), (ODD, 1)]);
+    running.mend();
+    let done = |it: &Running| it.parking.source().count(|fate| fate == Fate::Accepted) == 2;
+    running.until("both are delivered", done).await;
+    assert_eq!(running.parking.kept().len(), 2);
+}
+
 async fn given_up(tolerance: Tolerance) -> Running {
     let running = Setting {
         after: Duration::ZERO,
