@@ -36,6 +36,17 @@ pub(crate) struct PollerLinks {
     pub(crate) parked: Option<Arc<Credit>>,
 }
 
+/// One look at the books.
+struct Look {
+    /// Of the connector's own topics.
+    seen: Observation,
+    finished: u64,
+    partitions: usize,
+    open_parked: usize,
+    is_pinned: bool,
+    is_clogged: bool,
+}
+
 /// 1. enters acquired records, answers and lost locks in the books, in the
 ///    order in which they came, 2. leaves records to the converter, 3. keeps
 ///    the window right.
@@ -64,47 +75,45 @@ impl Poller {
         }
     }
 
+    /// What the books show now.
+    fn look(&self, now: Instant) -> Look {
+        let books = self.links.books.lock();
+        let (ledger, queued) = (books.ledger(), books.queue().ready());
+        let open_parked = books.open_parked();
+        Look {
+            seen: Observation {
+                elapsed: now - self.looked_at,
+                finished: books.finished() - self.finished,
+                queued,
+                // Parked ones wait for their time, not for a task.
+                open: ledger.open().saturating_sub(open_parked),
+                starved: self.links.books.idle_tasks() > 0 && queued == 0,
+            },
+            finished: books.finished(),
+            partitions: ledger.partitions(),
+            open_parked,
+            is_pinned: ledger.waits_for_flush(self.links.span as u64),
+            is_clogged: books.letters().is_clogged(),
+        }
+    }
+
     fn adapt(&mut self) {
         if self.links.kill.is_dead() {
             return;
         }
         let now = Instant::now();
-        let (seen, finished, partitions, is_pinned, is_clogged, open_parked) = {
-            let books = self.links.books.lock();
-            let queued = books.queue().ready();
-            let open_parked = books.open_parked();
-            // Parked ones wait for their time, not for a task.
-            let open = books.ledger().open().saturating_sub(open_parked);
-            let seen = Observation {
-                elapsed: now - self.looked_at,
-                finished: books.finished() - self.finished,
-                queued,
-                open,
-                starved: self.links.books.idle_tasks() > 0 && queued == 0,
-            };
-            let ledger = books.ledger();
-            let is_pinned = ledger.waits_for_flush(self.links.span as u64);
-            let is_clogged = books.letters().is_clogged();
-            let partitions = ledger.partitions();
-            (
-                seen,
-                books.finished(),
-                partitions,
-                is_pinned,
-                is_clogged,
-                open_parked,
-            )
-        };
+        let look = self.look(now);
+        let (seen, is_clogged) = (look.seen, look.is_clogged);
         self.looked_at = now;
-        self.finished = finished;
-        self.window.bound(self.links.span, partitions);
+        self.finished = look.finished;
+        self.window.bound(self.links.span, look.partitions);
         let records = self.window.observe(seen);
         let (books, kill) = (Arc::clone(&self.links.books), self.links.kill.clone());
         let closed = || is_clogged || !books.is_polling() || kill.is_dead();
         let bound = books.circuit().bound(seen.open);
         let records = bound.map_or(records, |bound| records.min(bound));
         let records = if closed() { 0 } else { records };
-        if is_pinned || self.is_exhausted(&seen, records) {
+        if look.is_pinned || self.is_exhausted(&seen, records) {
             books.flush_call.call();
         }
         self.links.credit.set_window_records(records);
@@ -112,7 +121,7 @@ impl Poller {
             // The supervisor, on its own thread, has closed it in between.
             self.links.credit.set_window_records(0);
         }
-        self.read_parked(now, open_parked, || bound.is_some() || closed());
+        self.read_parked(now, look.open_parked, || bound.is_some() || closed());
         self.links
             .view
             .update_by(&self.links.kill, &self.links.connector, |view| {
