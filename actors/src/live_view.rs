@@ -302,13 +302,18 @@ impl LiveView {
         self.meters.retain(|(connector, _), _| &**connector != name);
     }
 
+    /// Whether a connector's source has joined, and nothing is the matter with
+    /// it.
+    pub(crate) fn is_up(&self, name: &str) -> bool {
+        let is_up =
+            |view: &ConnectorView| view.trouble.is_none() && view.state == ConnectorState::Running;
+        self.connectors.get(name).is_some_and(|view| is_up(&view))
+    }
+
     /// Notes when a connector has come up.
     pub(crate) fn note_come_up(&self, name: &Arc<str>) {
-        let may_have = |view: &ConnectorView| {
-            !view.has_come_up && view.trouble.is_none() && view.state == ConnectorState::Running
-        };
-        let may_have = self.connectors.get(name).is_some_and(|it| may_have(&it));
-        if may_have && self.have_sinks_come_up(name) {
+        let is_news = self.connectors.get(name).is_some_and(|it| !it.has_come_up);
+        if is_news && self.is_up(name) && self.have_sinks_come_up(name) {
             self.update(name, |view| view.has_come_up = true);
         }
     }

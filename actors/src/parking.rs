@@ -11,6 +11,8 @@ use crate::record::Parked;
 
 /// How long the parking topic is looked at: many times what an answer takes.
 const LOOK: Duration = Duration::from_secs(2);
+/// The same at first, when its source has still to join.
+const FIRST_LOOK: Duration = Duration::from_secs(10);
 /// Records to look for at once; the broker may give out some more.
 const LOOK_RECORDS: usize = 100;
 /// A partition's open records that reach over this part of its span: what is
@@ -90,6 +92,8 @@ pub struct Seen {
     pub open: usize,
     /// Whether records are wanted at all.
     pub is_wanted: bool,
+    /// Whether the source has joined, and nothing is the matter with it.
+    pub is_up: bool,
 }
 
 /// When the parking topic is read: a batch at a time, and after it was found
@@ -100,6 +104,7 @@ pub struct Reader {
     backoff: Duration,
     next_look: Instant,
     looking_since: Option<Instant>,
+    look: Duration,
 }
 
 impl Reader {
@@ -109,6 +114,7 @@ impl Reader {
             backoff,
             next_look: now,
             looking_since: None,
+            look: FIRST_LOOK,
         }
     }
 
@@ -121,10 +127,13 @@ impl Reader {
             return 0;
         }
         match self.looking_since {
-            Some(since) if seen.now >= since + LOOK => {
+            // Perhaps the topic was not asked yet.
+            Some(_) if !seen.is_up => self.looking_since = Some(seen.now),
+            Some(since) if seen.now >= since + self.look => {
                 // What is written from `since` on is not due before this.
                 self.looking_since = None;
                 self.next_look = since + self.backoff;
+                self.look = LOOK;
             }
             None if seen.now >= self.next_look => self.looking_since = Some(seen.now),
             _ => {}
@@ -233,6 +242,7 @@ mod tests {
                 now: now + after * SECOND,
                 open,
                 is_wanted: true,
+                is_up: true,
             })
         };
         assert_eq!(at(0, 0), LOOK_RECORDS);
@@ -250,15 +260,39 @@ mod tests {
                 now: now + after * SECOND,
                 open: 0,
                 is_wanted,
+                is_up: true,
             })
         };
         assert_eq!(at(0, true), LOOK_RECORDS);
-        assert_eq!(at(1, true), LOOK_RECORDS, "the answer may take a while");
-        assert_eq!(at(2, true), 0);
+        assert_eq!(at(9, true), LOOK_RECORDS, "it may have to join");
+        assert_eq!(at(10, true), 0);
         assert_eq!(at(59, true), 0);
         assert_eq!(at(60, true), LOOK_RECORDS);
-        assert_eq!(at(61, false), 0);
-        assert_eq!(at(62, true), LOOK_RECORDS, "the last look was cut short");
+        assert_eq!(at(61, true), LOOK_RECORDS, "the answer may take a while");
+        assert_eq!(at(62, true), 0);
+        assert_eq!(at(120, true), LOOK_RECORDS);
+        assert_eq!(at(121, false), 0);
+        assert_eq!(at(122, true), LOOK_RECORDS, "the last look was cut short");
+    }
+
+    #[test]
+    fn a_look_lasts_until_the_source_can_have_looked() {
+        let now = Instant::now();
+        let mut reader = Reader::new(60 * SECOND, now);
+        let mut at = |after: u32, is_up| {
+            reader.window(&Seen {
+                now: now + after * SECOND,
+                open: 0,
+                is_wanted: true,
+                is_up,
+            })
+        };
+        assert_eq!(at(0, false), LOOK_RECORDS);
+        assert_eq!(at(30, false), LOOK_RECORDS);
+        assert_eq!(at(39, true), LOOK_RECORDS);
+        assert_eq!(at(40, true), 0);
+        assert_eq!(at(89, true), 0);
+        assert_eq!(at(90, true), LOOK_RECORDS, "from the end of the trouble on");
     }
 
     #[test]
@@ -270,6 +304,7 @@ mod tests {
                 now: now + step * SECOND / 10,
                 open: 0,
                 is_wanted: true,
+                is_up: true,
             })
         });
         let closed = looks.filter(|window| *window == 0).count();

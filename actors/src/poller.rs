@@ -139,6 +139,7 @@ impl Poller {
             now,
             open,
             is_wanted,
+            is_up: self.links.view.is_up(&self.links.connector),
         });
         credit.set_window_records(window);
         if window > 0 && is_closed() {
