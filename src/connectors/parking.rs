@@ -135,7 +135,10 @@ impl ParkingPlace {
             event => states_of_parked.tell(Of::Parked, event),
         });
         let topic = Arc::clone(&core.topic);
-        let parked_config = source_config(config, &topic, vec![Arc::clone(&topic)]);
+        let parked_config = ShareSourceConfig {
+            group_id: Arc::clone(&topic),
+            ..source_config(config, vec![Arc::clone(&topic)])
+        };
         let parked = share::start_telling(kafka, parked_config, core.credit, teller, runtime);
         let own = Arc::new(own);
         let joined = JoinedSource {

@@ -135,7 +135,7 @@ pub(super) async fn start(
     let credit = Credit::new(config.share.max_in_flight_bytes);
     let own = OwnSource {
         kafka: connect(&config.consumer.client, SERVERS).await?,
-        config: source_config(config, &config.share.group_id, names),
+        config: source_config(config, names),
         credit: Arc::clone(&credit),
     };
     let (source, joined, events) = match parked {
@@ -284,11 +284,7 @@ pub(super) fn selection(topics: &Topics) -> Result<TopicSelection, StartError> {
     }
 }
 
-pub(super) fn source_config(
-    config: &ConnectorConfig,
-    group: &str,
-    topics: Vec<Arc<str>>,
-) -> ShareSourceConfig {
+pub(super) fn source_config(config: &ConnectorConfig, topics: Vec<Arc<str>>) -> ShareSourceConfig {
     let consumer = &config.consumer;
     let size = |bytes: i64| u32::try_from(bytes.max(0)).unwrap_or(u32::MAX);
     ShareSourceConfig {
@@ -303,7 +299,7 @@ pub(super) fn source_config(
         credentials: consumer.client.credentials(),
         request_timeout: consumer.client.request_timeout,
         metadata_max_age: consumer.client.metadata_max_age,
-        ..ShareSourceConfig::new(group, topics)
+        ..ShareSourceConfig::new(config.share.group_id.as_str(), topics)
     }
 }
 
