@@ -188,7 +188,7 @@ impl Book {
             let runs: Vec<_> = self.still_held(acquisition, first, last).collect();
             for run in runs {
                 self.held.remove(run.first, run.last);
-                self.renewals.remove(run.first, run.last);
+                self.renew_no_more(run.first, run.last);
                 self.pending.insert(Run {
                     first: run.first,
                     last: run.last,
@@ -304,7 +304,7 @@ impl Book {
         let runs = if kind == AckType::Renew {
             self.renew(first, last)
         } else {
-            self.renewals.remove(first, last);
+            self.renew_no_more(first, last);
             let runs = self.held.remove(first, last);
             for run in &runs {
                 self.pending.insert(Run {
@@ -334,6 +334,19 @@ impl Book {
             });
         }
         runs
+    }
+
+    /// What is settled needs no lock, also where a renewal was refused and is to
+    /// be sent again.
+    fn renew_no_more(&mut self, first: i64, last: i64) {
+        self.renewals.remove(first, last);
+        for batch in std::mem::take(&mut self.retries) {
+            if batch.kind == AckType::Renew {
+                self.retries.extend(without(batch, first, last));
+            } else {
+                self.retries.push_back(batch);
+            }
+        }
     }
 
     fn unheld(&self, first: i64, last: i64, kind: AckType, told: &mut Told) {
@@ -434,7 +447,7 @@ pub(super) fn not_held() -> Cause {
     "this member holds no lock on it (lost, expired or settled before)".into()
 }
 
-fn joins(previous: &AckBatch, next: &AckBatch) -> bool {
+pub(super) fn joins(previous: &AckBatch, next: &AckBatch) -> bool {
     previous.kind == next.kind && previous.last.checked_add(1) == Some(next.first)
 }
 

@@ -8,7 +8,7 @@ use sluice_actors::ports::source::Answer;
 use tokio::time::Instant;
 
 use super::ranges::Run;
-use super::settlements::{AckBatch, AckType, Book, Lock, Told};
+use super::settlements::{AckBatch, AckType, Book, Lock, Told, joins};
 
 /// How long past its deadline a lock that nobody settled is kept in the book.
 const EXPIRY_GRACE: Duration = Duration::from_secs(1);
@@ -52,6 +52,8 @@ impl Book {
     pub(super) fn refuse(&mut self, refused: &Refused, now: Instant, told: &mut Told) {
         let batches = std::mem::take(&mut self.in_flight);
         let alone = batches.len() == 1;
+        let wanted = |batch| self.still_wanted(batch);
+        let batches: Vec<AckBatch> = batches.into_iter().flat_map(wanted).collect();
         for batch in batches {
             if now >= batch.deadline {
                 self.give_up(batch, &refused.cause, told);
@@ -66,6 +68,26 @@ impl Book {
             }
         }
         self.retry_at = refused.retriable.then(|| now + RETRY_BACKOFF);
+    }
+
+    /// What is left to be asked for: what was settled meanwhile needs no lock.
+    fn still_wanted(&self, batch: AckBatch) -> Vec<AckBatch> {
+        if batch.kind != AckType::Renew {
+            return vec![batch];
+        }
+        let mut parts: Vec<AckBatch> = Vec::new();
+        for run in self.held.within(batch.first, batch.last) {
+            let part = AckBatch {
+                first: run.first,
+                last: run.last,
+                ..batch
+            };
+            match parts.last_mut() {
+                Some(previous) if joins(previous, &part) => previous.last = part.last,
+                _ => parts.push(part),
+            }
+        }
+        parts
     }
 
     fn give_up(&mut self, batch: AckBatch, cause: &Cause, told: &mut Told) {

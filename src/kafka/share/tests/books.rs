@@ -232,6 +232,36 @@ fn a_final_settlement_replaces_a_renewal_without_an_answer_to_it() {
 }
 
 #[test]
+fn a_final_settlement_replaces_a_renewal_that_was_refused() {
+    let mut desk = Desk::holding(0, 9);
+    desk.settle(0, 9, Settlement::Renew);
+    desk.take();
+    // Settled before the refusal, and after it.
+    desk.settle(7, 7, Settlement::Accept);
+    desk.refuse(true);
+    desk.settle(2, 2, Settlement::Release);
+    desk.now = desk.book.retry_at().unwrap();
+    let mut sent = Vec::new();
+    while desk.book.has_work() {
+        sent.extend(desk.take());
+        desk.confirm();
+    }
+    sent.sort_unstable_by_key(|(first, ..)| *first);
+    assert_eq!(
+        sent,
+        [
+            (0, 1, AckType::Renew),
+            (2, 2, AckType::Release),
+            (3, 6, AckType::Renew),
+            (7, 7, AckType::Accept),
+            (8, 9, AckType::Renew),
+        ]
+    );
+    let (confirmed, renewed, unknown) = desk.answers();
+    assert_eq!((confirmed.len(), renewed.len(), unknown.len()), (2, 8, 0));
+}
+
+#[test]
 fn a_fetch_leaves_renewals_behind() {
     let mut desk = Desk::holding(0, 9);
     desk.settle(0, 4, Settlement::Renew);
