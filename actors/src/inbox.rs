@@ -21,7 +21,7 @@ use crate::record::AcquiredBatch;
 /// What is left to be done of an event that was entered, under no lock.
 enum Entered {
     Books(Effects),
-    State(SourceState),
+    State(u64, SourceState),
 }
 
 /// See the module. It outlives the generations.
@@ -36,6 +36,8 @@ struct Mail {
     looks: u64,
     /// Events that were entered in its stead since it looked last.
     missed: usize,
+    /// States of the source that were entered so far.
+    states: u64,
 }
 
 impl Inbox {
@@ -45,6 +47,7 @@ impl Inbox {
             events,
             looks: 0,
             missed: 0,
+            states: 0,
         };
         Arc::new(Self {
             mail: Mutex::new(mail),
@@ -84,7 +87,7 @@ impl Inbox {
         mail.looks += 1;
         mail.missed = 0;
         let event = std::task::ready!(mail.events.poll_recv(waker));
-        let entered = event.map(|event| self.enter(event));
+        let entered = event.map(|event| self.enter(event, &mut mail.states));
         drop(mail);
         Poll::Ready(entered.map(|entered| self.follow_up(entered)))
     }
@@ -98,14 +101,14 @@ impl Inbox {
                 break;
             };
             mail.missed += 1;
-            entered.push(self.enter(event));
+            entered.push(self.enter(event, &mut mail.states));
         }
         drop(mail);
         let news = |entered| self.follow_up(entered);
         entered.into_iter().filter_map(news).collect()
     }
 
-    fn enter(&self, event: SourceEvent) -> Entered {
+    fn enter(&self, event: SourceEvent, states: &mut u64) -> Entered {
         let state = match event {
             SourceEvent::Acquired(batches) => return Entered::Books(self.acquired(batches)),
             SourceEvent::Answered(answers) => {
@@ -121,13 +124,14 @@ impl Inbox {
             SourceEvent::Troubled { cause } => SourceState::Troubled(cause),
             SourceEvent::Failed { cause } => SourceState::Failed(cause),
         };
-        Entered::State(state)
+        *states += 1;
+        Entered::State(*states, state)
     }
 
     fn follow_up(&self, entered: Entered) -> Option<SourceNews> {
         match entered {
             Entered::Books(effects) => self.outlet.log(effects).map(SourceNews::Failed),
-            Entered::State(state) => Some(SourceNews::State(state)),
+            Entered::State(number, state) => Some(SourceNews::State(number, state)),
         }
     }
 
@@ -226,7 +230,10 @@ mod tests {
         let entered = poll_fn(|waker| inbox.poll_enter(&old, waker)).await;
         assert!(entered.is_none());
         let entered = poll_fn(|waker| inbox.poll_enter(&new, waker)).await;
-        let is_ready = matches!(entered, Some(Some(SourceNews::State(SourceState::Ready))));
+        let is_ready = matches!(
+            entered,
+            Some(Some(SourceNews::State(1, SourceState::Ready)))
+        );
         assert!(is_ready, "{entered:?}");
     }
 
@@ -279,6 +286,26 @@ mod tests {
         let books = setting.books.lock();
         assert_eq!((books.ledger().open(), books.ledger().held()), (1, 1));
         assert_eq!(setting.inbox.len(), 0);
+    }
+
+    /// Whoever is heard first.
+    #[tokio::test]
+    async fn states_are_numbered_as_they_came() {
+        let Setting { inbox, events, .. } = Setting::with(Tolerance::All);
+        for _ in 0..3 {
+            events.send(SourceEvent::Ready).await.unwrap();
+        }
+        let kill = KillSwitch::default();
+        let polled = poll_fn(|waker| inbox.poll_enter(&kill, waker)).await;
+        assert!(matches!(polled, Some(Some(SourceNews::State(1, _)))));
+        let news = inbox.enter_waiting();
+        assert!(
+            matches!(
+                &news[..],
+                [SourceNews::State(2, _), SourceNews::State(3, _)]
+            ),
+            "{news:?}"
+        );
     }
 
     #[tokio::test]

@@ -74,7 +74,9 @@ pub struct RecordFailed {
 /// Poller to supervisor: what an event leaves to be done when it is entered.
 #[derive(Clone, Debug)]
 pub enum SourceNews {
-    State(SourceState),
+    /// Numbered as they came: whoever stands in for the poller may be heard
+    /// before it.
+    State(u64, SourceState),
     Failed(RecordFailed),
 }
 

@@ -146,6 +146,7 @@ impl Pipeline {
             view,
             generation: None,
             number: 0,
+            last_state: 0,
             generation_deaths: 0,
             out_of_tasks: false,
             task_deaths: 0,
@@ -197,6 +198,8 @@ pub struct Supervisor {
     view: Arc<LiveView>,
     generation: Option<Generation>,
     number: u32,
+    /// The newest state of the source that was heard of.
+    last_state: u64,
     /// Generations that died one soon after the other.
     generation_deaths: u32,
     /// The connector has failed since all its tasks have.
@@ -230,19 +233,29 @@ impl Supervisor {
     fn hear(&mut self, news: SourceNews) {
         match news {
             SourceNews::Failed(failed) => self.fail_over(&failed),
-            SourceNews::State(SourceState::Failed(cause)) => self.fail(&cause),
-            SourceNews::State(SourceState::Troubled(cause)) => {
-                self.view
-                    .update(&self.connector, |view| view.trouble = Some(cause));
+            // It does not pass.
+            SourceNews::State(_, SourceState::Failed(cause)) => self.fail(&cause),
+            // An older one comes late from a poller that was stood in for.
+            SourceNews::State(number, state) if number > self.last_state => {
+                self.last_state = number;
+                self.show_source(state);
             }
-            SourceNews::State(SourceState::Ready) => self.view.update(&self.connector, |view| {
-                view.trouble = None;
-                view.is_restarting = false;
-                if view.state == ConnectorState::Starting {
-                    view.state = ConnectorState::Running;
-                }
-            }),
+            SourceNews::State(..) => {}
         }
+    }
+
+    fn show_source(&self, state: SourceState) {
+        self.view.update(&self.connector, |view| {
+            if let SourceState::Troubled(cause) = state {
+                view.trouble = Some(cause);
+                return;
+            }
+            view.trouble = None;
+            view.is_restarting = false;
+            if view.state == ConnectorState::Starting {
+                view.state = ConnectorState::Running;
+            }
+        });
     }
 
     fn fail_over(&mut self, failed: &RecordFailed) {

@@ -20,6 +20,7 @@ use crate::converter::Converter;
 use crate::letter_writer::LetterWriter;
 use crate::live_view::{ConnectorState, LiveView};
 use crate::mailbox::Letter;
+use crate::messages::{SourceNews, SourceState};
 use crate::poller::Poller;
 use crate::ports::converter::{self as port, ConvertError};
 use crate::ports::source::SourceEvent;
@@ -235,6 +236,32 @@ async fn a_failure_is_logged_once_and_keeps_nobody_from_the_view() {
     let state = view.connector("test").unwrap().state;
     assert_eq!(state, ConnectorState::Failed("no right to read".into()));
     assert_eq!(lines.load(Ordering::SeqCst), 1);
+}
+
+/// Of the states that came, the poller's goes another way than those that were
+/// heard in its stead.
+#[actix::test]
+async fn a_state_of_the_source_that_is_heard_late_changes_nothing_but_a_failure_does() {
+    tokio::time::pause();
+    let sink = FakeSinkFactory::new(|_, _| Act::Deliver);
+    let TestPipeline { view, pipeline, .. } = TestPipeline::start(spec(&sink), &[], LOCK);
+    let troubled = |cause: &str| SourceState::Troubled(cause.into());
+    let hear = async |number, state| {
+        let news = SourceNews::State(number, state);
+        pipeline.supervisor.send(news).await.unwrap();
+    };
+    hear(1001, troubled("newer")).await;
+    hear(1000, SourceState::Ready).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let shown = || view.connector("test").unwrap();
+    assert_eq!(shown().trouble.as_deref(), Some("newer"));
+    hear(1002, SourceState::Ready).await;
+    hear(1001, troubled("older")).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(shown().trouble, None);
+    hear(1000, SourceState::Failed("for good".into())).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(shown().state, ConnectorState::Failed("for good".into()));
 }
 
 struct RefusesAll;
