@@ -19,7 +19,7 @@ use crate::books::{Put, PutEnd};
 use crate::chunk::Chunk;
 use crate::circuit::{Refusal, SharedCircuit};
 use crate::converter::{Converter, EnlistTask};
-use crate::flush::{Buffered, FlushCall, FlushPolicy};
+use crate::flush::{Buffered, BufferedPut, FlushCall, FlushPolicy};
 use crate::kill_switch::KillSwitch;
 use crate::live_view::{LiveView, TaskState};
 use crate::mailbox::{Letter, Mailbox};
@@ -230,7 +230,7 @@ impl Delivery {
             return;
         };
         self.stop_idle_flush(ctx);
-        let (lease, chunk) = (put.lease, put.chunk.clone());
+        let (lease, report, chunk) = (put.lease, put.report.clone(), put.chunk.clone());
         let deadline = Instant::now() + self.settings.delivery_timeout;
         let (links, buffers) = (self.links.clone(), self.settings.sink.traits().buffers);
         let running = async move {
@@ -242,7 +242,7 @@ impl Delivery {
                 .into_actor(self)
                 .map(move |(host, told), delivery, ctx| {
                     if buffers && matches!(told, Told::Fine) {
-                        delivery.note_buffered(lease, &chunk);
+                        delivery.note_buffered(BufferedPut { lease, report }, &chunk);
                     }
                     // Or it would hold its bytes while the task waits.
                     drop(chunk);
@@ -257,11 +257,11 @@ impl Delivery {
         ctx.spawn(async move { links.give_back(put).await }.into_actor(self));
     }
 
-    fn note_buffered(&mut self, lease: u32, chunk: &Chunk) {
+    fn note_buffered(&mut self, put: BufferedPut, chunk: &Chunk) {
         let call = self.links.flush_call.last();
         let new = || Buffered::new(Instant::now(), call);
         let buffered = self.buffered.get_or_insert_with(new);
-        buffered.add(lease, chunk, &self.settings.flush);
+        buffered.add(put, chunk, &self.settings.flush);
     }
 
     fn call_ended(&mut self, host: SinkHost, told: Told, ctx: &mut Context<Self>) {
@@ -362,12 +362,12 @@ impl Delivery {
             return;
         };
         self.stop_idle_flush(ctx);
-        let leases = self.buffered.take();
-        let leases = leases.map_or_else(Vec::new, Buffered::into_leases);
+        let puts = self.buffered.take();
+        let puts = puts.map_or_else(Vec::new, Buffered::into_puts);
         let links = self.links.clone();
         let timeout = self.settings.delivery_timeout;
         let running = async move {
-            let told = flush(&mut host, leases, &links, timeout).await;
+            let told = flush(&mut host, puts, &links, timeout).await;
             (host, told)
         };
         ctx.spawn(

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::chunk::Chunk;
+use crate::report::Report;
 use crate::until::until;
 
 /// How much a task lets its sink buffer, and for how long.
@@ -32,10 +33,17 @@ impl Default for FlushPolicy {
     }
 }
 
+/// A put whose records wait for the sink's flush.
+#[derive(Debug)]
+pub(crate) struct BufferedPut {
+    pub(crate) lease: u32,
+    pub(crate) report: Report,
+}
+
 /// What a task's sink has buffered since its last flush.
 #[derive(Debug)]
 pub(crate) struct Buffered {
-    leases: Vec<u32>,
+    puts: Vec<BufferedPut>,
     records: usize,
     bytes: usize,
     since: Instant,
@@ -46,7 +54,7 @@ pub(crate) struct Buffered {
 impl Buffered {
     pub(crate) const fn new(now: Instant, call: u64) -> Self {
         Self {
-            leases: Vec::new(),
+            puts: Vec::new(),
             records: 0,
             bytes: 0,
             since: now,
@@ -54,16 +62,16 @@ impl Buffered {
         }
     }
 
-    pub(crate) fn add(&mut self, lease: u32, chunk: &Chunk, policy: &FlushPolicy) {
-        self.leases.push(lease);
+    pub(crate) fn add(&mut self, put: BufferedPut, chunk: &Chunk, policy: &FlushPolicy) {
+        self.puts.push(put);
         self.records += chunk.len();
         if policy.bytes.is_some() {
             self.bytes += chunk.iter().map(|it| it.payload_bytes()).sum::<usize>();
         }
     }
 
-    pub(crate) fn into_leases(self) -> Vec<u32> {
-        self.leases
+    pub(crate) fn into_puts(self) -> Vec<BufferedPut> {
+        self.puts
     }
 
     /// Whether the flush comes before any more work.
@@ -132,7 +140,9 @@ mod tests {
         let now = Instant::now();
         let buffered = |len, bytes| {
             let mut buffered = Buffered::new(now, 3);
-            buffered.add(1, &chunk(len, bytes), &POLICY);
+            let (lease, report) = (1, Report::new(len as usize));
+            let put = BufferedPut { lease, report };
+            buffered.add(put, &chunk(len, bytes), &POLICY);
             buffered
         };
         assert!(!buffered(9, 100).is_due(&POLICY, now, 3));

@@ -27,6 +27,7 @@ struct Shared {
 struct State {
     has_outcome: Vec<bool>,
     fresh: Vec<(usize, Outcome)>,
+    vouched: bool,
     #[cfg(feature = "testing")]
     every_call: Vec<(usize, Outcome)>,
 }
@@ -40,6 +41,7 @@ impl Report {
                 state: Mutex::new(State {
                     has_outcome: vec![false; len],
                     fresh: Vec::new(),
+                    vouched: false,
                     #[cfg(feature = "testing")]
                     every_call: Vec::new(),
                 }),
@@ -84,6 +86,13 @@ impl Report {
         std::mem::take(&mut self.shared.state.lock().fresh)
     }
 
+    /// The sink has said that what got no outcome is delivered, by the end of its
+    /// put, or of the flush behind it. Noted here too, as the message that tells
+    /// it may never be read.
+    pub(crate) fn vouch(&self) {
+        self.shared.state.lock().vouched = true;
+    }
+
     /// Ends it, in one step: what is reported from here on is ignored.
     pub(crate) fn close(&self) -> Closed {
         let mut state = self.shared.state.lock();
@@ -97,6 +106,7 @@ impl Report {
         Closed {
             fresh: std::mem::take(&mut state.fresh),
             missing,
+            vouched: state.vouched,
         }
     }
 }
@@ -108,6 +118,8 @@ pub(crate) struct Closed {
     pub(crate) fresh: Vec<(usize, Outcome)>,
     /// Places without an outcome.
     pub(crate) missing: Vec<usize>,
+    /// What is missing, or was buffered, is delivered.
+    pub(crate) vouched: bool,
 }
 
 /// What a delivery does with a report, for the tests of sinks.

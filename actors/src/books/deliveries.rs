@@ -129,7 +129,7 @@ impl Books {
         let Some(put) = self.puts.refer(lease) else {
             return Effects::default();
         };
-        let Closed { fresh, missing } = self.puts.end(lease);
+        let Closed { fresh, missing, .. } = self.puts.end(lease);
         let mut effects = self.outcomes(lease, fresh, now);
         let rest = missing;
         let kills = put.kills;
@@ -219,20 +219,28 @@ impl Books {
     }
 
     /// Takes back all that a task had (or all tasks), but for what it has
-    /// reported: it is gone.
+    /// reported, and what its sink has vouched for: it is gone.
     pub fn task_gone(&mut self, task: Option<u32>, now: Instant) -> Effects {
         let mut effects = Effects::default();
         for lease in self.puts.leases(task) {
             let Some(put) = self.puts.refer(lease) else {
                 continue;
             };
-            let Closed { fresh, missing } = self.puts.end(lease);
+            let Closed {
+                fresh,
+                missing,
+                vouched,
+            } = self.puts.end(lease);
             effects.add(self.outcomes(lease, fresh, now));
             let mut places = self.puts.take_buffered(lease);
             places.extend(missing);
             places.sort_unstable();
-            let work = self.take_back(&put, &places, put.kills);
-            self.put_again(work, &mut effects);
+            if vouched {
+                self.deliver(&put, &places, &mut effects);
+            } else {
+                let work = self.take_back(&put, &places, put.kills);
+                self.put_again(work, &mut effects);
+            }
             self.puts.take(lease);
         }
         effects

@@ -444,3 +444,40 @@ fn what_a_put_has_reported_is_not_released_with_the_rest() {
     assert_eq!(shut_out, []);
     assert!(books.queue().records().next().is_none());
 }
+
+#[test]
+fn what_a_sink_has_vouched_for_is_accepted_with_the_rest_though_its_end_was_not_read() {
+    let mut books = books(None, Tolerance::None);
+    let put = deliver(&mut books, 0..3, 1);
+    put.report.reject(1, "no good");
+    put.report.vouch();
+    let (effects, shut_out) = books.release_rest(Instant::now());
+    assert!(shut_out.is_empty());
+    assert_eq!(
+        ranges(&effects),
+        [
+            (0, 0, Settlement::Accept),
+            (2, 2, Settlement::Accept),
+            (1, 1, Settlement::Release)
+        ]
+    );
+}
+
+#[test]
+fn what_was_buffered_is_taken_back_unless_its_flush_has_vouched_for_it() {
+    for is_flushed in [false, true] {
+        let mut books = books(None, Tolerance::None);
+        let put = deliver(&mut books, 0..3, 1);
+        let now = Instant::now();
+        books.put_ended(put.lease, PutEnd::Answered(Ok(())), true, now);
+        if is_flushed {
+            put.report.vouch();
+        }
+        let (effects, _) = books.release_rest(now);
+        let settlement = match is_flushed {
+            true => Settlement::Accept,
+            false => Settlement::Release,
+        };
+        assert_eq!(ranges(&effects), [(0, 2, settlement)]);
+    }
+}

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::DeliveryLinks;
 use super::put::Told;
+use crate::flush::BufferedPut;
 use crate::messages::{FlushedPuts, TaskEnd};
 use crate::progress::NO_RECORD;
 use crate::sink_host::SinkHost;
@@ -12,7 +13,7 @@ use crate::sink_host::SinkHost;
 /// circuit first.
 pub(super) async fn flush(
     host: &mut SinkHost,
-    leases: Vec<u32>,
+    puts: Vec<BufferedPut>,
     links: &DeliveryLinks,
     timeout: Duration,
 ) -> Told {
@@ -26,6 +27,10 @@ pub(super) async fn flush(
         Ok(Err(cause)) => return Told::Gone(TaskEnd::Died(cause)),
         Err(_) => return Told::Gone(TaskEnd::Died("the flush took too long".into())),
     };
+    if result.is_ok() {
+        puts.iter().for_each(|put| put.report.vouch());
+    }
+    let leases: Vec<u32> = puts.iter().map(|put| put.lease).collect();
     let told = Told::of(&result, &leases, links);
     if let (Told::Failed, Err(error)) = (&told, &result) {
         tracing::warn!(

@@ -50,12 +50,15 @@ pub(super) async fn deliver(
     buffers: bool,
     deadline: Instant,
 ) -> Told {
-    let lease = put.lease;
+    let (lease, report) = (put.lease, put.report.clone());
     if !links.circuit.admits(lease) {
         links.give_back(put).await;
         return Told::Failed;
     }
     let end = run_put(host, put, links, deadline).await;
+    if !buffers && matches!(end, PutEnd::Answered(Ok(()))) {
+        report.vouch();
+    }
     let told = match &end {
         // Its flush will tell.
         PutEnd::Answered(Ok(())) if buffers => Told::Fine,

@@ -114,6 +114,27 @@ async fn what_the_acknowledger_has_not_read_by_the_end_is_entered_and_not_releas
     assert_eq!(accepted, delivered);
 }
 
+/// Nobody reads that it was flushed.
+#[actix::test]
+async fn what_was_flushed_is_not_released_though_the_acknowledger_hangs_to_the_end() {
+    let traits = SinkTraits {
+        buffers: true,
+        ..SinkTraits::default()
+    };
+    let sink = FakeSinkFactory::new(|_, _| Act::Deliver).with_traits(traits);
+    let running = Running::start(&sink);
+    let (_wake, asleep) = oneshot::channel();
+    let hang = Hang::AcknowledgerWaits(Wait(asleep));
+    running.pipeline.supervisor.send(hang).await.unwrap();
+    running.until_delivered(1).await;
+    running.pipeline.drain(DEADLINE).await;
+    let delivered = running.seen.delivered.lock().clone();
+    let not_accepted = |offset: &i64| running.source.fate(0, *offset) != Fate::Accepted;
+    let offsets = delivered.iter().map(|(_, offset)| *offset);
+    let again: Vec<i64> = offsets.filter(not_accepted).collect();
+    assert_eq!(again, Vec::<i64>::new(), "of {delivered:?}");
+}
+
 #[actix::test]
 async fn a_drain_keeps_its_deadline_when_the_acknowledger_does_not_answer() {
     let running = Running::start(&slow_sink());
