@@ -241,6 +241,7 @@ impl Broker {
         let hint = match refusal.code {
             ErrorCode::TopicAuthorizationFailed => "grant READ on the topic to the connector",
             _ if moved => "the cluster does not agree on its leader",
+            ErrorCode::UnknownServerError => "the broker's log has the cause",
             // Sluice fetches partitions beyond its member's assignment.
             _ => {
                 "if it is another member's, this broker does not give out records beyond the assignment"

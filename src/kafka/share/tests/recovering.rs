@@ -236,6 +236,17 @@ fn a_topic_without_rights_is_named_and_the_others_go_on() {
 }
 
 #[test]
+fn a_failure_of_the_broker_is_not_laid_to_the_assignment() {
+    let mut sim = Sim::joined(1000, &[1]);
+    sim.fetch(1);
+    let failed = answer(0, Some(ErrorCode::UnknownServerError), None);
+    sim.reply(1, vec![failed]);
+    let news = sim.news();
+    let told = news.iter().find(|told| told.starts_with("troubled"));
+    assert!(told.is_some_and(|told| told.contains("broker's log") && !told.contains("assignment")));
+}
+
+#[test]
 fn a_refusal_to_serve_a_partition_speaks_of_the_assignment() {
     let mut sim = Sim::joined(1000, &[1]);
     sim.fetch(1);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use krafka::error::ErrorCode;
 use sluice_actors::credit::Credit;
-use sluice_actors::ports::source::{Answer, SettleRange, Settlement, SourceEvent};
+use sluice_actors::ports::source::{Answer, LostRange, SettleRange, Settlement, SourceEvent};
 use sluice_actors::record::{AcquiredBatch, SourcePartition, TopicId};
 use sluice_actors::testing::raw_record;
 use tokio::time::Instant;
@@ -369,12 +369,21 @@ pub(super) fn describe(event: &SourceEvent) -> Vec<String> {
                 format!("{what} {:?} {first}-{last}", range.settlement)
             })
             .collect(),
-        SourceEvent::Lost(ranges) => ranges
-            .iter()
-            .map(|range| format!("lost {}-{}", range.first_offset, range.last_offset))
-            .collect(),
+        SourceEvent::Lost(ranges) => {
+            let told = ranges
+                .chunk_by(adjoin)
+                .filter_map(|run| run.first().zip(run.last()))
+                .map(|(first, last)| format!("lost {}-{}", first.first_offset, last.last_offset));
+            told.collect()
+        }
         SourceEvent::Ready => vec!["ready".into()],
         SourceEvent::Troubled { cause } => vec![format!("troubled {cause}")],
         SourceEvent::Failed { cause } => vec![format!("failed {cause}")],
     }
+}
+
+/// Whether two ranges lie together, however many acquisitions they came with:
+/// what a broker gives out with one answer or several depends on the time.
+fn adjoin(range: &LostRange, next: &LostRange) -> bool {
+    range.partition == next.partition && range.last_offset + 1 == next.first_offset
 }
