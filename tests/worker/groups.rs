@@ -171,3 +171,19 @@ async fn a_pattern_takes_up_a_topic_that_comes_later() -> Result<()> {
     wait_for_status(&worker, "the later topic is read", soon, both).await?;
     Tally::from_json_lines(&stage.file(), "/id")?.exactly_once(ids(2 * RECORDS))
 }
+
+/// It is set up partition by partition while its first member is there already.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_group_is_read_from_the_start_without_a_refusal() -> Result<()> {
+    const RECORDS: usize = 500;
+    let stage = Stage::set("new", 12).await?;
+    let servers = stage.kafka.bootstrap_servers();
+    produce(servers, &stage.name, json_records(RECORDS, 12, 100)).await?;
+    let worker = stage.worker(&stage.to_file(2))?;
+    let all = |status: &Value| status["accepted"] == RECORDS;
+    wait_for_status(&worker, "all is read", MINUTE, all).await?;
+    let log = log(&worker)?;
+    let warnings = lines_of(&log, "WARN");
+    assert!(warnings.is_empty(), "{warnings:?}");
+    Tally::from_json_lines(&stage.file(), "/id")?.exactly_once(ids(RECORDS))
+}

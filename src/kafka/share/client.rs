@@ -31,7 +31,7 @@ const SWEEP: Duration = Duration::from_secs(1);
 /// What the member's heartbeats brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Membership {
-    /// The group assigns these partitions to the member.
+    /// The group has assigned these partitions, to this member or another.
     Joined(Arc<BTreeSet<PartitionKey>>),
     Troubled(Cause),
     Failed(Cause),
@@ -45,6 +45,10 @@ pub(super) struct Client {
     pub(super) layout: Layout,
     pub(super) brokers: BTreeMap<i32, Broker>,
     joined: bool,
+    /// Partitions that the group has assigned; others are not fetched yet.
+    pub(super) open: Arc<BTreeSet<PartitionKey>>,
+    /// Partitions that the metadata has told of, also if they are gone.
+    known: BTreeSet<PartitionKey>,
     failed: bool,
     closing: Option<Phase>,
     /// The layout has changed, and not everything is in its place yet.
@@ -73,6 +77,8 @@ impl Client {
             layout: Layout::default(),
             brokers: BTreeMap::new(),
             joined: false,
+            open: Arc::default(),
+            known: BTreeSet::new(),
             failed: false,
             closing: None,
             moving: false,
@@ -114,17 +120,23 @@ impl Client {
     pub(super) fn membership(&mut self, membership: Membership, now: Instant) {
         let group = format!("group {}", self.config.group_id);
         match membership {
-            Membership::Joined(assigned) => {
+            Membership::Joined(open) => {
                 self.joined = true;
                 // A topic has grown, or was made anew: the coordinator knows first.
-                let places = &self.layout.places;
-                let known = assigned.iter().all(|key| places.contains_key(key));
-                self.metadata_is_stale |= !known;
+                self.metadata_is_stale |= !open.is_subset(&self.known);
+                self.moving |= open != self.open;
+                self.open = open;
                 self.clear(&group);
             }
             Membership::Troubled(cause) => self.raise(&group, cause, now),
             Membership::Failed(cause) => self.fail(cause),
         }
+    }
+
+    /// Whether there are partitions that the group has not assigned yet.
+    pub(super) fn waits_for_group(&self) -> bool {
+        let mut places = self.layout.places.keys();
+        places.any(|key| !self.open.contains(key))
     }
 
     pub(super) fn surveyed(&mut self, survey: Survey, now: Instant) {
@@ -147,6 +159,7 @@ impl Client {
             self.clear(&topic);
         }
         self.moving |= layout != self.layout;
+        self.known.extend(layout.places.keys());
         self.layout = layout;
     }
 
@@ -445,6 +458,7 @@ impl Client {
         if self.ready
             || !self.joined
             || self.brokers.is_empty()
+            || self.waits_for_group()
             || !are_ready
             || self.closing.is_some()
         {

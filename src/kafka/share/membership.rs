@@ -2,7 +2,11 @@
 //! that sends them.
 //!
 //! The member makes its own id and keeps it for life. Every partition is
-//! fetched; what the group assigns to the member only tells of new ones.
+//! fetched, whoever has it, but none before the group has assigned it to
+//! somebody: until then the coordinator sets up the partition's state, and if
+//! it fails at that moment, the next one does so once more. What was accepted
+//! in between would be forgotten, and with `share.auto.offset.reset=latest`
+//! what came in between would never be read.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -39,7 +43,8 @@ pub(super) struct Member {
     interval: Duration,
     coordinator: Option<String>,
     failures: u32,
-    assigned: Arc<BTreeSet<PartitionKey>>,
+    /// Assigned to this member or to another, now or before.
+    open: Arc<BTreeSet<PartitionKey>>,
     /// It was a member before, so that what is refused has worked.
     was_member: bool,
 }
@@ -56,7 +61,7 @@ impl Member {
             interval: INTERVAL_MIN,
             coordinator: None,
             failures: 0,
-            assigned: Arc::default(),
+            open: Arc::default(),
             was_member: false,
         }
     }
@@ -105,16 +110,24 @@ impl Member {
 
     /// It is told when it has changed.
     fn take_assignment(&mut self, answer: &HeartbeatAnswer) {
-        let Some(topics) = &answer.assignment else {
-            return;
-        };
-        let partitions = topics.iter().flat_map(|topic| {
+        let topics = answer.assignment.iter().flatten();
+        let partitions = topics.flat_map(|topic| {
             topic.partitions.iter().map(|index| PartitionKey {
                 topic_id: TopicId(topic.topic_id),
                 partition: *index,
             })
         });
-        self.assigned = Arc::new(partitions.collect());
+        self.assigned(partitions.collect());
+    }
+
+    fn assigned(&mut self, partitions: BTreeSet<PartitionKey>) {
+        if !partitions.is_subset(&self.open) {
+            Arc::make_mut(&mut self.open).extend(partitions);
+        }
+    }
+
+    fn joined(&self) -> Membership {
+        Membership::Joined(Arc::clone(&self.open))
     }
 
     fn granted(&mut self, epoch: i32, interval_ms: i32) -> Membership {
@@ -124,7 +137,7 @@ impl Member {
         self.failures = 0;
         let millis = u64::try_from(interval_ms).unwrap_or(0);
         self.interval = Duration::from_millis(millis).clamp(INTERVAL_MIN, INTERVAL_MAX);
-        Membership::Joined(Arc::clone(&self.assigned))
+        self.joined()
     }
 
     fn refused(&mut self, code: ErrorCode, message: &str) -> Membership {
@@ -138,6 +151,10 @@ impl Member {
         if is_forgotten {
             self.epoch = JOINING_EPOCH;
             self.subscribed = false;
+        }
+        if code == ErrorCode::GroupIdNotFound {
+            // The group that is made anew sets up everything anew.
+            self.open = Arc::default();
         }
         self.may_be_known = self.has_joined();
         let group = &self.config.group_id;
@@ -223,6 +240,11 @@ pub(super) struct Heart {
     pub(super) cluster: Cluster,
     pub(super) member: Member,
     pub(super) topics: watch::Receiver<Vec<Arc<str>>>,
+    /// There are partitions that are not assigned to anybody yet, as far as is
+    /// known here.
+    pub(super) waiting: watch::Receiver<bool>,
+    /// Heartbeats in a row that found it so.
+    pub(super) waits: u32,
     pub(super) news: mpsc::Sender<Membership>,
 }
 
@@ -246,18 +268,57 @@ impl Heart {
                 let _ = leave.await;
                 return self.leave().await;
             }
+            let pause = self.pause();
             tokio::select! {
                 _ = &mut leave => return self.leave().await,
-                () = tokio::time::sleep(self.member.pause()) => {}
+                () = tokio::time::sleep(pause) => {}
                 changed = self.topics.changed() => if changed.is_err() { return },
+                changed = self.waiting.changed() => if changed.is_err() { return },
             }
         }
     }
 
+    /// Shorter at first while partitions wait for the group.
+    fn pause(&mut self) -> Duration {
+        let pause = self.member.pause();
+        if !*self.waiting.borrow_and_update() {
+            self.waits = 0;
+            return pause;
+        }
+        self.waits += 1;
+        pause.min(wire::backoff(self.waits))
+    }
+
     async fn beat(&mut self) -> Membership {
-        match self.send(self.member.heartbeat()).await {
-            Ok(answer) => self.member.answered(&answer),
-            Err(error) => self.member.unreachable(&error),
+        let answer = match self.send(self.member.heartbeat()).await {
+            Ok(answer) => answer,
+            Err(error) => return self.member.unreachable(&error),
+        };
+        let membership = self.member.answered(&answer);
+        if matches!(membership, Membership::Joined(_)) && *self.waiting.borrow() {
+            self.look_at_others().await;
+            return self.member.joined();
+        }
+        membership
+    }
+
+    /// Learns what the group has assigned to other members. If that fails,
+    /// these read it, and the next heartbeat looks again.
+    async fn look_at_others(&mut self) {
+        let group = Arc::clone(&self.member.config.group_id);
+        let Some(address) = self.member.coordinator.clone() else {
+            return;
+        };
+        let assigned = async {
+            let connection = self.cluster.member_connection(&address).await?;
+            wire::assigned(&connection, &group).await
+        };
+        match assigned.await {
+            Ok(partitions) => self.member.assigned(partitions),
+            Err(error) => tracing::warn!(
+                %group, %error,
+                "what the group has assigned to others is not known; it takes DESCRIBE on the group"
+            ),
         }
     }
 
@@ -382,6 +443,33 @@ mod tests {
         assert_eq!(member.heartbeat().member_epoch, 0);
         let taken = member.refused(ErrorCode::GroupIdNotFound, "");
         assert!(matches!(taken, Membership::Failed(cause) if cause.contains("consumer group")));
+    }
+
+    fn keys(partitions: &[i32]) -> BTreeSet<PartitionKey> {
+        let key = |partition: &i32| PartitionKey {
+            topic_id: TopicId([1; 16]),
+            partition: *partition,
+        };
+        partitions.iter().map(key).collect()
+    }
+
+    /// So what is open in a partition that went to another member is settled as
+    /// ever, in a session that still has it.
+    #[test]
+    fn an_assignment_that_shrinks_takes_nothing_from_what_is_open() {
+        let mut member = joined();
+        member.assigned(keys(&[0, 1]));
+        member.assigned(keys(&[1, 2]));
+        let open = |member: &Member| match member.joined() {
+            Membership::Joined(open) => open.as_ref().clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(open(&member), keys(&[0, 1, 2]));
+        member.refused(ErrorCode::UnknownMemberId, "");
+        assert_eq!(open(&member), keys(&[0, 1, 2]), "the group has it still");
+        member.granted(8, 1500);
+        member.refused(ErrorCode::GroupIdNotFound, "");
+        assert_eq!(open(&member), keys(&[]), "made anew, it sets up its state");
     }
 
     #[test]

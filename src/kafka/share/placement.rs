@@ -32,6 +32,7 @@ impl Client {
             let (wanted, blocked): (BTreeSet<_>, BTreeSet<_>) = self
                 .layout
                 .led_by(id)
+                .filter(|key| self.open.contains(key))
                 .partition(|key| !self.is_elsewhere(key, id));
             self.moving |= !blocked.is_empty();
             if let Some(broker) = self.brokers.get_mut(&id) {

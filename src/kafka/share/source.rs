@@ -176,6 +176,7 @@ struct Driver {
     surveys: mpsc::Receiver<Survey>,
     memberships: mpsc::Receiver<Membership>,
     topics: watch::Sender<Vec<Arc<str>>>,
+    waiting: watch::Sender<bool>,
     stale: Arc<Notify>,
     heart: JoinHandle<()>,
     leave: Option<oneshot::Sender<()>>,
@@ -209,6 +210,7 @@ impl Driver {
             credit,
             member_id,
         } = parts;
+        let (waiting, waiting_of_heart) = watch::channel(false);
         let (topics, topics_of_others) = watch::channel(config.topics.clone());
         let (found, surveys) = mpsc::channel(1);
         let (news, memberships) = mpsc::channel(1);
@@ -226,6 +228,8 @@ impl Driver {
             cluster: cluster.clone(),
             member: Member::new(Arc::clone(&config), Arc::clone(&member_id)),
             topics: topics_of_others,
+            waiting: waiting_of_heart,
+            waits: 0,
             news,
         };
         Self {
@@ -248,6 +252,7 @@ impl Driver {
             surveys,
             memberships,
             topics,
+            waiting,
             stale,
             heart: tokio::spawn(heart.run(left)),
             leave: Some(leave),
@@ -276,9 +281,16 @@ impl Driver {
             if self.client.take_metadata_is_stale() {
                 self.stale.notify_one();
             }
+            self.show_waiting();
             self.wait(now).await;
         }
         self.end().await
+    }
+
+    fn show_waiting(&self) {
+        let waits = self.client.waits_for_group();
+        self.waiting
+            .send_if_modified(|shown| std::mem::replace(shown, waits) != waits);
     }
 
     fn send(&mut self, request: Request) {

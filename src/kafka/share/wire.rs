@@ -8,6 +8,7 @@
 //! other, where nothing waits long. So the handle must not be shared with a
 //! group consumer, nor with another share source.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,13 +18,15 @@ use krafka::__private::metadata::{BrokerInfo, TopicInfo};
 use krafka::__private::network::{ChallengeResponse, ConnectionPool, SaslAuthenticator};
 use krafka::__private::protocol::{
     ApiKey, FindCoordinatorRequest, FindCoordinatorResponse, SaslAuthenticateRequest,
-    SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse, VersionedDecode,
-    VersionedEncode, versions,
+    SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
+    ShareGroupDescribeRequest, ShareGroupDescribeResponse, VersionedDecode, VersionedEncode,
+    versions,
 };
 use krafka::__private::util::{BackoffPolicy, varint};
 use krafka::Kafka;
 use krafka::auth::AuthConfig;
 use krafka::error::{ErrorCode, KrafkaError};
+use sluice_actors::record::TopicId;
 
 use super::config::{AcquireMode, ShareSourceConfig};
 use super::request::{Acknowledgements, Fetch};
@@ -204,6 +207,45 @@ pub(super) async fn heartbeat(
         .send_request(api, version, |buf| request.encode_versioned(version, buf))
         .await?;
     HeartbeatAnswer::decode_versioned(version, &mut answer)
+}
+
+/// The partitions that a group has assigned to its members.
+pub(super) async fn assigned(
+    connection: &Connection,
+    group_id: &str,
+) -> Result<BTreeSet<PartitionKey>> {
+    let api = ApiKey::ShareGroupDescribe;
+    let version = negotiate(
+        connection,
+        api,
+        versions::SHARE_GROUP_DESCRIBE_MIN,
+        versions::SHARE_GROUP_DESCRIBE_MAX,
+    )?;
+    let request = ShareGroupDescribeRequest {
+        group_ids: vec![group_id.to_owned()],
+        include_authorized_operations: false,
+    };
+    let mut answer = connection
+        .send_request(api, version, |buf| request.encode_versioned(version, buf))
+        .await?;
+    let described = ShareGroupDescribeResponse::decode_versioned(version, &mut answer)?;
+    let mut partitions = BTreeSet::new();
+    for group in described.groups {
+        if !group.error_code.is_ok() {
+            let message = group.error_message.unwrap_or_default();
+            return Err(KrafkaError::broker(group.error_code, message));
+        }
+        let topics = group.members.into_iter().flat_map(|it| it.assignment);
+        partitions.extend(topics.flat_map(|topic| {
+            let topic_id = TopicId(topic.topic_id);
+            let indices = topic.partitions.into_iter();
+            indices.map(move |partition| PartitionKey {
+                topic_id,
+                partition,
+            })
+        }));
+    }
+    Ok(partitions)
 }
 
 /// Authenticates a connection anew, while nothing else is under way on it.

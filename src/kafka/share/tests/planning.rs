@@ -21,8 +21,33 @@ fn nothing_is_fetched_before_the_member_has_joined() {
     let mut sim = Sim::new(1000);
     sim.lead(&[1]);
     assert!(sim.plan().is_empty());
-    sim.join(&[]);
+    sim.join(&[0]);
     assert_eq!(sim.request().epoch, 0);
+}
+
+/// Before that, the coordinator may yet set up its state once more.
+#[test]
+fn a_partition_is_not_fetched_before_the_group_has_assigned_it_to_somebody() {
+    let mut sim = Sim::new(1000);
+    sim.lead(&[1, 2, 1]);
+    sim.join(&[]);
+    assert!(sim.plan().is_empty());
+    assert!(sim.client.waits_for_group());
+    sim.join(&[2]);
+    assert_eq!(sim.fetch(1).delta.added, [key(2)]);
+    sim.accept(1, &[]);
+    assert!(sim.news().is_empty(), "not ready: two have no position");
+    sim.join(&[0, 1, 2]);
+    assert!(!sim.client.waits_for_group());
+    let requests = sim.plan();
+    let added = |broker| {
+        let to = requests.iter().find(|request| request.broker == broker);
+        match to.map(|request| &request.body) {
+            Some(Body::Fetch(fetch)) => fetch.delta.added.clone(),
+            other => panic!("no fetch: {other:?}"),
+        }
+    };
+    assert_eq!((added(1), added(2)), (vec![key(0)], vec![key(1)]));
 }
 
 #[test]
@@ -84,7 +109,7 @@ fn a_fetch_is_as_the_settings_have_it() {
     };
     sim.client = Client::new(Arc::new(config), Arc::clone(&sim.credit), sim.now);
     sim.lead(&[1]);
-    sim.join(&[]);
+    sim.join(&[0]);
     sim.fetch(1);
     sim.accept(1, &[]);
     let fetch = sim.fetch(1);
@@ -429,6 +454,7 @@ fn a_topic_that_is_not_subscribed_any_more_is_forgotten_but_settled() {
         leader: Some(1),
     };
     sim.survey(&["payments"], BTreeMap::from([(key(5), other)]));
+    sim.join(&[0, 5]);
     sim.settle(0, 0, 4, Settlement::Accept);
     // First what is due, then the partition is forgotten.
     sim.pass(MILLI);
@@ -445,28 +471,6 @@ fn a_topic_that_is_not_subscribed_any_more_is_forgotten_but_settled() {
     // Closing the session would not give back what was forgotten.
     sim.client.close(sim.now + LOCK);
     assert_eq!(batches(&sim.acknowledge(), 0), [(7, 9, AckType::Release)]);
-}
-
-/// What is open in a partition that went to another member is settled as ever,
-/// in a session that still has it.
-#[test]
-fn an_assignment_that_shrinks_takes_nothing_from_what_is_open() {
-    let mut sim = Sim::joined(1000, &[1, 1]);
-    sim.join(&[0, 1]);
-    assert_eq!(sim.fetch(1).delta.added, [key(0), key(1)]);
-    sim.bring(1, 1, 0, 4);
-    sim.news();
-    sim.join(&[0]);
-    sim.settle(1, 0, 4, Settlement::Accept);
-    sim.pass(3 * MILLI);
-    let fetch = sim.fetch(1);
-    assert!(fetch.delta.forgotten.is_empty(), "{:?}", fetch.delta);
-    assert_eq!(
-        batches(&fetch.acknowledgements, 1),
-        [(0, 4, AckType::Accept)]
-    );
-    sim.accept(1, &[1]);
-    assert_eq!(sim.news(), ["confirmed Accept 0-4"]);
 }
 
 #[test]
@@ -508,6 +512,10 @@ fn partitions_that_only_the_group_knows_of_are_looked_for_in_the_metadata() {
         assert!(sim.client.take_metadata_is_stale());
     }
     sim.lead(&[1, 1]);
+    sim.join(&[0, 1]);
+    assert!(!sim.client.take_metadata_is_stale());
+    // A topic that is gone is not looked for.
+    sim.lead(&[1]);
     sim.join(&[0, 1]);
     assert!(!sim.client.take_metadata_is_stale());
 }

@@ -85,11 +85,12 @@ impl Sim {
     pub(super) fn joined(window: usize, leaders: &[i32]) -> Self {
         let mut sim = Self::new(window);
         sim.lead(leaders);
-        sim.join(&[]);
+        let all: Vec<i32> = (0..).zip(leaders).map(|(index, _)| index).collect();
+        sim.join(&all);
         sim
     }
 
-    /// A heartbeat's answer, with the partitions that are assigned.
+    /// A heartbeat's answer, with the partitions that are assigned to anybody.
     pub(super) fn join(&mut self, assigned: &[i32]) {
         let assigned = assigned.iter().map(|index| key(*index)).collect();
         let joined = Membership::Joined(Arc::new(assigned));
