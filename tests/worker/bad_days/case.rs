@@ -11,7 +11,7 @@ use sluice_test_support::wait::eventually;
 use sluice_test_support::worker::{Worker, WorkerOptions};
 
 use crate::api::Api;
-use crate::history::{number, statuses};
+use crate::history::{log, number, statuses};
 use crate::stage::{Stage, status, wait_for_status};
 
 /// The longest that anything here may take on a slow machine. A broker was seen
@@ -72,21 +72,30 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
-    /// The same for a trouble that may have passed already.
+    /// The same for a trouble that may have passed already, or have given way to
+    /// another one between two status lines: the log has each of them.
     pub async fn was_troubled_by(&mut self, words: &[&str]) -> Result<()> {
         let from = self.seen;
-        let line = eventually("the trouble is told", PATIENCE, async || {
-            let lines = statuses(&self.worker)?;
-            let trouble = |line: &Value| line["trouble"].as_str().unwrap_or_default().to_owned();
-            let mut troubles: Vec<String> = lines.iter().skip(from).map(trouble).collect();
-            if let Some(index) = troubles.iter().position(|it| has(it, words)) {
-                return Ok(from + index);
+        self.seen = eventually("the trouble is told", PATIENCE, async || {
+            let (mut statuses, mut troubles) = (0, Vec::new());
+            for line in log(&self.worker)? {
+                let is_status = line["message"] == "status";
+                statuses += usize::from(is_status);
+                let told = match is_status {
+                    true => &line["trouble"],
+                    false => &line["cause"],
+                };
+                let told = told.as_str().unwrap_or_default();
+                if statuses > from && has(told, words) {
+                    return Ok(statuses - 1);
+                }
+                if statuses > from && troubles.last().is_none_or(|last| last != told) {
+                    troubles.push(told.to_owned());
+                }
             }
-            troubles.dedup();
             anyhow::bail!("{words:?} not told, but {troubles:?}")
         })
         .await?;
-        self.seen = line;
         Ok(())
     }
 
