@@ -14,6 +14,7 @@ use sluice_actors::record::SourcePartition;
 use tokio::time::Instant;
 
 use super::answers::{Effects, Names};
+use super::assignment::{Assignment, PATIENCE};
 use super::broker::Broker;
 use super::config::ShareSourceConfig;
 use super::layout::{Layout, Survey};
@@ -25,6 +26,8 @@ use super::settlements::{Told, not_held};
 use super::troubles::Troubles;
 use super::unread::UnreadQueue;
 
+/// What a trouble with the group's assignment is about.
+pub(super) const ASSIGNMENT: &str = "assignment";
 /// How often locks that ended without a settlement are looked for.
 const SWEEP: Duration = Duration::from_secs(1);
 
@@ -44,9 +47,7 @@ pub(super) struct Client {
     credit: Arc<Credit>,
     pub(super) layout: Layout,
     pub(super) brokers: BTreeMap<i32, Broker>,
-    joined: bool,
-    /// Partitions that the group has assigned; others are not fetched yet.
-    pub(super) open: Arc<BTreeSet<PartitionKey>>,
+    pub(super) assignment: Assignment,
     /// Partitions that the metadata has told of, also if they are gone.
     known: BTreeSet<PartitionKey>,
     failed: bool,
@@ -76,8 +77,7 @@ impl Client {
             credit,
             layout: Layout::default(),
             brokers: BTreeMap::new(),
-            joined: false,
-            open: Arc::default(),
+            assignment: Assignment::default(),
             known: BTreeSet::new(),
             failed: false,
             closing: None,
@@ -120,12 +120,12 @@ impl Client {
     pub(super) fn membership(&mut self, membership: Membership, now: Instant) {
         let group = format!("group {}", self.config.group_id);
         match membership {
-            Membership::Joined(open) => {
-                self.joined = true;
+            Membership::Joined(assigned) => {
                 // A topic has grown, or was made anew: the coordinator knows first.
-                self.metadata_is_stale |= !open.is_subset(&self.known);
-                self.moving |= open != self.open;
-                self.open = open;
+                self.metadata_is_stale |= !assigned.is_subset(&self.known);
+                if self.assignment.assign(assigned) {
+                    self.compare_assignment(now);
+                }
                 self.clear(&group);
             }
             Membership::Troubled(cause) => self.raise(&group, cause, now),
@@ -133,10 +133,29 @@ impl Client {
         }
     }
 
-    /// Whether there are partitions that the group has not assigned yet.
-    pub(super) fn waits_for_group(&self) -> bool {
-        let mut places = self.layout.places.keys();
-        places.any(|key| !self.open.contains(key))
+    fn compare_assignment(&mut self, now: Instant) {
+        self.moving = true;
+        self.assignment.compare(self.layout.places.keys(), now);
+        if !self.assignment.is_waiting() {
+            self.clear(ASSIGNMENT);
+        }
+    }
+
+    /// Fetches what the group assigns to nobody, in the end.
+    fn watch_assignment(&mut self, now: Instant) {
+        let Some(first) = self.assignment.lose_patience(now) else {
+            return;
+        };
+        self.moving = true;
+        let group = &self.config.group_id;
+        let first = self.layout.name(&first).map(|it| it.to_string());
+        let first = first.unwrap_or_default();
+        let cause = format!(
+            "group {group} has assigned {first}, and maybe others, to no member for {PATIENCE:?}, \
+             as far as this worker may see (that takes DESCRIBE on the group and on all its \
+             topics; the coordinator's log may tell more); they are read all the same"
+        );
+        self.raise(ASSIGNMENT, cause.into(), now);
     }
 
     pub(super) fn surveyed(&mut self, survey: Survey, now: Instant) {
@@ -158,9 +177,11 @@ impl Client {
         for topic in well {
             self.clear(&topic);
         }
-        self.moving |= layout != self.layout;
         self.known.extend(layout.places.keys());
-        self.layout = layout;
+        if layout != self.layout {
+            self.layout = layout;
+            self.compare_assignment(now);
+        }
     }
 
     /// Takes settlements from the pipeline.
@@ -220,6 +241,7 @@ impl Client {
     pub(super) fn plan(&mut self, now: Instant) -> Vec<Request> {
         self.sweep(now);
         self.watch_unread(now);
+        self.watch_assignment(now);
         if self.moving {
             self.move_partitions();
         }
@@ -248,6 +270,7 @@ impl Client {
             .values()
             .filter_map(|broker| broker.wake_at(&turn))
             .chain(sweep)
+            .chain(self.assignment.patience_ends())
             .chain(
                 self.unread
                     .renewal_at(|one| is_renewing(&self.brokers, one)),
@@ -287,7 +310,7 @@ impl Client {
     fn phase(&self) -> Phase {
         match self.closing {
             Some(closing) => closing,
-            None if self.joined && !self.failed => Phase::Fetching,
+            None if self.assignment.has_joined() && !self.failed => Phase::Fetching,
             None => Phase::Settling,
         }
     }
@@ -456,9 +479,9 @@ impl Client {
     fn get_ready(&mut self) {
         let are_ready = self.brokers.values().all(Broker::is_ready);
         if self.ready
-            || !self.joined
+            || !self.assignment.has_joined()
             || self.brokers.is_empty()
-            || self.waits_for_group()
+            || self.assignment.holds_back()
             || !are_ready
             || self.closing.is_some()
         {

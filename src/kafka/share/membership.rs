@@ -245,6 +245,8 @@ pub(super) struct Heart {
     pub(super) waiting: watch::Receiver<bool>,
     /// Heartbeats in a row that found it so.
     pub(super) waits: u32,
+    /// It was told that the others cannot be looked at.
+    pub(super) is_blind: bool,
     pub(super) news: mpsc::Sender<Membership>,
 }
 
@@ -311,14 +313,19 @@ impl Heart {
         };
         let assigned = async {
             let connection = self.cluster.member_connection(&address).await?;
-            wire::assigned(&connection, &group).await
+            wire::assigned(&connection, &group, &self.member.topics).await
         };
         match assigned.await {
-            Ok(partitions) => self.member.assigned(partitions),
-            Err(error) => tracing::warn!(
+            Ok(partitions) => {
+                self.member.assigned(partitions);
+                self.is_blind = false;
+            }
+            Err(error) if !std::mem::replace(&mut self.is_blind, true) => tracing::warn!(
                 %group, %error,
-                "what the group has assigned to others is not known; it takes DESCRIBE on the group"
+                "what the group has assigned to others is not known; it takes DESCRIBE on the \
+                 group and on the topics of all its members"
             ),
+            Err(_) => {}
         }
     }
 

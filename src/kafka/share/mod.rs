@@ -12,12 +12,14 @@
 //! client        all sessions, the credit, the events; placement, troubles
 //! broker        one session: planner (what next), answers (what became of it)
 //! settlements   one partition's book of locks; verdicts (what became of them)
+//! assignment    what may be fetched yet
 //! unread        what is acquired, and how much of it may be decompressed
 //! reauthentication  when a connection's credentials are renewed
 //! session, ranges, records, request
 //! ```
 
 mod answers;
+mod assignment;
 mod broker;
 mod client;
 mod config;

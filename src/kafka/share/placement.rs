@@ -8,7 +8,7 @@ use sluice_actors::outcome::Cause;
 
 use super::answers::resource_of;
 use super::broker::Broker;
-use super::client::{Client, topic_resource};
+use super::client::{ASSIGNMENT, Client, topic_resource};
 use super::layout::Layout;
 use super::session::PartitionKey;
 use super::settlements::Told;
@@ -32,7 +32,7 @@ impl Client {
             let (wanted, blocked): (BTreeSet<_>, BTreeSet<_>) = self
                 .layout
                 .led_by(id)
-                .filter(|key| self.open.contains(key))
+                .filter(|key| self.assignment.may_fetch(key))
                 .partition(|key| !self.is_elsewhere(key, id));
             self.moving |= !blocked.is_empty();
             if let Some(broker) = self.brokers.get_mut(&id) {
@@ -82,7 +82,7 @@ impl Client {
             .map(Broker::resource)
             .chain(self.layout.topics.iter().map(|topic| topic_resource(topic)))
             .chain(places.map(|place| resource_of(&place.partition)))
-            .chain([group, "metadata".to_owned()])
+            .chain([group, ASSIGNMENT.to_owned(), "metadata".to_owned()])
     }
 }
 

@@ -230,6 +230,7 @@ impl Driver {
             topics: topics_of_others,
             waiting: waiting_of_heart,
             waits: 0,
+            is_blind: false,
             news,
         };
         Self {
@@ -288,7 +289,7 @@ impl Driver {
     }
 
     fn show_waiting(&self) {
-        let waits = self.client.waits_for_group();
+        let waits = self.client.assignment.is_waiting();
         self.waiting
             .send_if_modified(|shown| std::mem::replace(shown, waits) != waits);
     }

@@ -209,10 +209,11 @@ pub(super) async fn heartbeat(
     HeartbeatAnswer::decode_versioned(version, &mut answer)
 }
 
-/// The partitions that a group has assigned to its members.
+/// The partitions of these topics that a group has assigned to its members.
 pub(super) async fn assigned(
     connection: &Connection,
     group_id: &str,
+    of: &[Arc<str>],
 ) -> Result<BTreeSet<PartitionKey>> {
     let api = ApiKey::ShareGroupDescribe;
     let version = negotiate(
@@ -236,6 +237,7 @@ pub(super) async fn assigned(
             return Err(KrafkaError::broker(group.error_code, message));
         }
         let topics = group.members.into_iter().flat_map(|it| it.assignment);
+        let topics = topics.filter(|it| of.iter().any(|of| **of == *it.topic_name));
         partitions.extend(topics.flat_map(|topic| {
             let topic_id = TopicId(topic.topic_id);
             let indices = topic.partitions.into_iter();

@@ -32,13 +32,13 @@ fn a_partition_is_not_fetched_before_the_group_has_assigned_it_to_somebody() {
     sim.lead(&[1, 2, 1]);
     sim.join(&[]);
     assert!(sim.plan().is_empty());
-    assert!(sim.client.waits_for_group());
+    assert!(sim.client.assignment.is_waiting());
     sim.join(&[2]);
     assert_eq!(sim.fetch(1).delta.added, [key(2)]);
     sim.accept(1, &[]);
     assert!(sim.news().is_empty(), "not ready: two have no position");
     sim.join(&[0, 1, 2]);
-    assert!(!sim.client.waits_for_group());
+    assert!(!sim.client.assignment.is_waiting());
     let requests = sim.plan();
     let added = |broker| {
         let to = requests.iter().find(|request| request.broker == broker);
@@ -48,6 +48,27 @@ fn a_partition_is_not_fetched_before_the_group_has_assigned_it_to_somebody() {
         }
     };
     assert_eq!((added(1), added(2)), (vec![key(0)], vec![key(1)]));
+}
+
+#[test]
+fn what_the_group_assigns_to_nobody_is_told_and_fetched_in_the_end() {
+    let mut sim = Sim::new(1000);
+    sim.lead(&[1, 1]);
+    sim.join(&[0]);
+    assert_eq!(sim.fetch(1).delta.added, [key(0)]);
+    sim.accept(1, &[]);
+    assert!(sim.client.wake_at(sim.now).is_some_and(|at| at > sim.now));
+    sim.pass(Duration::from_secs(60));
+    assert_eq!(sim.fetch(1).delta.added, [key(1)]);
+    sim.accept(1, &[]);
+    let news = sim.news();
+    let is_told = |news: &String| news.contains("assigned orders-1");
+    assert_eq!(news.len(), 3, "{news:?}");
+    assert!(is_told(&news[0]) && is_told(&news[2]), "{news:?}");
+    assert_eq!(news[1], "ready");
+    sim.join(&[0, 1]);
+    sim.plan();
+    assert_eq!(sim.news(), ["ready"], "the trouble is over");
 }
 
 #[test]
