@@ -276,13 +276,11 @@ impl Broker {
     /// The request in flight has no answer.
     pub(super) fn failed(&mut self, failure: &Failure, now: Instant) -> Effects {
         let mut effects = Effects::default();
-        let closing = matches!(
-            self.in_flight.take(),
-            Some(InFlight {
-                sent: Sent::Close,
-                ..
-            })
-        );
+        let sent = self.in_flight.take().map(|in_flight| in_flight.sent);
+        let closing = matches!(sent, Some(Sent::Close));
+        if matches!((&sent, failure), (Some(Sent::Fetch(_)), Failure::Lost(_))) {
+            self.pace.lost();
+        }
         self.failures += 1;
         let cause = self.describe(failure);
         match failure {

@@ -1,5 +1,5 @@
-//! Keeps fetches below a quota (KIP-13), once the broker has shown that there
-//! is one.
+//! Keeps fetches below what comes through: a quota (KIP-13), once the broker
+//! has shown that there is one, and a line on which answers get lost.
 //!
 //! A fetch that is throttled comes back empty, but what it was to bring is
 //! locked: it comes again when its lock ends, with an attempt used up. To wait
@@ -7,6 +7,11 @@
 //! quota up anew, so that every other one would be thrown away. So the rate of
 //! bytes is kept a little below what came through, and raised slowly until the
 //! broker throttles again, as on a congested network.
+//!
+//! An answer that is lost (it took longer than a request may, or could not be
+//! read) costs its records an attempt as well, and no count tells of it. The
+//! same fetch once more would do the same, up to the limit. So each one asks
+//! for half as much, until answers come.
 
 use std::time::Duration;
 
@@ -30,6 +35,8 @@ const SLICE: f64 = 0.25;
 const LOWEST: f64 = 1024.0;
 /// From there on nothing is paced any more.
 const UNBOUND: f64 = 1e9;
+/// How often a fetch is halved at most.
+const HALVES: u32 = 12;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -44,6 +51,8 @@ pub(super) struct Pace {
     next_at: Option<Instant>,
     /// Throttled fetches in a row.
     failures: u32,
+    /// Answers that were lost, less those that came since.
+    lost: u32,
 }
 
 impl Pace {
@@ -64,7 +73,7 @@ impl Pace {
     /// How much a fetch asks for that could take `bytes`.
     pub(super) fn ask(&mut self, bytes: usize) -> usize {
         let slice = self.rate.map_or(usize::MAX, |rate| (rate * SLICE) as usize);
-        self.asked = bytes.min(slice).max(1);
+        self.asked = (bytes.min(slice) >> self.lost).max(1);
         self.asked
     }
 
@@ -73,6 +82,7 @@ impl Pace {
         let passed = self.fade(now);
         self.lately += bytes as f64;
         self.failures = 0;
+        self.lost = self.lost.saturating_sub(1);
         self.next_at = None;
         let Some(rate) = self.rate else {
             return;
@@ -82,6 +92,11 @@ impl Pace {
         self.next_at = self.rate.map(|rate| {
             now + Duration::from_secs_f64((bytes as f64 / rate).min(MEMORY.as_secs_f64()))
         });
+    }
+
+    /// A fetch has no answer, whatever it was to bring.
+    pub(super) fn lost(&mut self) {
+        self.lost = (self.lost + 1).min(HALVES);
     }
 
     /// A fetch came back empty, to be followed by none for that time at least;
@@ -215,6 +230,53 @@ mod tests {
         pace.came_through(1 << 20, now);
         assert!(pace.may_fetch(now));
         assert_eq!(pace.next_at(), None);
+    }
+
+    #[test]
+    fn lost_answers_halve_what_is_asked_for_and_those_that_come_double_it() {
+        let mut pace = Pace::default();
+        let now = Instant::now();
+        let ask = |pace: &mut Pace| pace.ask(50 << 20);
+        for halved in [25 << 20, 50 << 18, 50 << 17] {
+            pace.lost();
+            assert_eq!(ask(&mut pace), halved);
+        }
+        pace.came_through(1, now);
+        assert_eq!(ask(&mut pace), 50 << 18);
+        for _ in 0..1000 {
+            pace.lost();
+        }
+        assert_eq!(ask(&mut pace), (50 << 20) >> HALVES);
+        for _ in 0..HALVES {
+            pace.came_through(1, now);
+        }
+        assert_eq!(ask(&mut pace), 50 << 20);
+    }
+
+    /// A line that brings an answer of so many bytes in the time that a request
+    /// may take: how often the records at the head are lost.
+    #[test]
+    fn on_a_slow_line_the_head_comes_through_below_the_limit() {
+        for line in [20 << 20, 3 << 20, 100 << 10] {
+            let mut pace = Pace::default();
+            let now = Instant::now();
+            let mut attempts = 0;
+            while pace.ask(50 << 20) > line {
+                attempts += 1;
+                pace.lost();
+            }
+            assert!(attempts < 10, "{line}: {attempts}");
+            // In the long run, every other answer is lost at most, and its
+            // records come with the next one.
+            for _ in 0..100 {
+                if pace.ask(50 << 20) > line {
+                    pace.lost();
+                    assert!(pace.ask(50 << 20) <= line);
+                } else {
+                    pace.came_through(1, now);
+                }
+            }
+        }
     }
 
     #[test]
