@@ -15,10 +15,16 @@ const LOOK: Duration = Duration::from_secs(2);
 const FIRST_LOOK: Duration = Duration::from_secs(10);
 /// Records to look for at once; the broker may give out some more.
 const LOOK_RECORDS: usize = 100;
+/// With so many open no more are read, whatever they wait for.
+const MOST_RECORDS: usize = 1000;
 /// A partition's open records that reach over this part of its span: what is
 /// left lets others go on while the record is being parked.
 const NEARLY: u64 = 3;
 const OF: u64 = 4;
+/// For how long a record has been the first open one when it is what its
+/// partition waits for. A busy partition's span is used up as well while one
+/// record is put a second time.
+const PINNED_FOR: Duration = Duration::from_secs(1);
 
 /// How a connector parks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,27 +45,26 @@ pub struct Failure {
     pub since: Instant,
     /// When it failed the time before.
     pub before: Option<Instant>,
-    /// Whether it holds up its partition.
-    pub pins: bool,
+    /// It holds up its partition, or was parked before: however long it fails.
+    pub is_urgent: bool,
 }
 
 impl ParkingPolicy {
     /// Whether a record is parked that has failed now; `others` is when a
-    /// record was delivered last. While none is, it is the sink that fails.
+    /// record was delivered last. Only those after its try before count: of
+    /// one put, some may be taken just before the sink begins to fail.
     #[must_use]
     pub fn parks(&self, failure: &Failure, others: Option<Instant>, now: Instant) -> bool {
-        let Some(others) = others else {
-            return false;
-        };
+        let went_on = failure.before.is_some_and(|before| others > Some(before));
         let is_long = now.saturating_duration_since(failure.since) >= self.after;
-        let went_on = failure.before.is_some_and(|before| others >= before);
-        (is_long && went_on) || (failure.pins && others >= failure.since)
+        went_on && (is_long || failure.is_urgent)
     }
 
-    /// Whether the first open record of a partition pins it, or soon will.
+    /// Whether a partition waits for its first open record, which has been
+    /// that for so long, or soon will.
     #[must_use]
-    pub const fn is_used_up(&self, span: u64) -> bool {
-        span >= self.span * NEARLY / OF
+    pub fn is_pinned(&self, span: u64, lasts: Duration) -> bool {
+        span >= self.span * NEARLY / OF && lasts >= PINNED_FOR
     }
 
     /// How far behind the first open record others are parked with it, which
@@ -76,6 +81,12 @@ impl ParkingPolicy {
         timeout.is_none_or(|timeout| now + self.backoff <= since + timeout)
     }
 
+    /// When a record was parked, by the clocks of now.
+    #[must_use]
+    pub fn parked_at(&self, parked: &Parked) -> Option<Instant> {
+        parked.due.checked_sub(self.backoff)
+    }
+
     /// When to try a parked record, which the clocks of two workers may have
     /// put too far off.
     #[must_use]
@@ -84,11 +95,21 @@ impl ParkingPolicy {
     }
 }
 
+/// What has come back from the parking topic so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Returns {
+    pub records: u64,
+    /// When all of them are due.
+    pub due: Option<Instant>,
+}
+
 /// What the reader of the parking topic needs to know.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     pub now: Instant,
-    /// Parked records that are open here.
+    pub returns: Returns,
+    /// Parked records that are open here: waiting for their time, with the
+    /// sink, or to be parked again.
     pub open: usize,
     /// Whether records are wanted at all.
     pub is_wanted: bool,
@@ -96,15 +117,18 @@ pub struct Seen {
     pub is_up: bool,
 }
 
-/// When the parking topic is read: a batch at a time, and after it was found
-/// empty not before something can be due. So what is not due is seldom locked,
-/// and never for longer than the back-off.
+/// When the parking topic is read: a batch at a time, until one has come that is
+/// not due, since those behind it are not due either; and after the topic was
+/// found empty not before something can be. So what is not due is seldom
+/// locked, and never for longer than the back-off.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader {
     backoff: Duration,
     next_look: Instant,
     looking_since: Option<Instant>,
     look: Duration,
+    /// Records that had come when it was looked last.
+    come: u64,
 }
 
 impl Reader {
@@ -115,16 +139,23 @@ impl Reader {
             next_look: now,
             looking_since: None,
             look: FIRST_LOOK,
+            come: 0,
         }
     }
 
     /// How many parked records may be fetched now.
     pub fn window(&mut self, seen: &Seen) -> usize {
-        if !seen.is_wanted || seen.open > 0 {
-            // Behind them there may be more.
+        let have_come = self.come < seen.returns.records;
+        self.come = seen.returns.records;
+        let all_due = seen.returns.due.is_none_or(|due| due <= seen.now);
+        if !seen.is_wanted || !all_due || seen.open >= MOST_RECORDS {
             self.looking_since = None;
             self.next_look = seen.now;
             return 0;
+        }
+        if have_come {
+            // Behind them there may be more.
+            self.looking_since = Some(seen.now);
         }
         match self.looking_since {
             // Perhaps the topic was not asked yet.
@@ -139,7 +170,7 @@ impl Reader {
             _ => {}
         }
         match self.looking_since {
-            Some(_) => LOOK_RECORDS,
+            Some(_) => seen.open + LOOK_RECORDS,
             None => 0,
         }
     }
@@ -163,45 +194,58 @@ mod tests {
         }
     }
 
+    /// Nothing has come back yet.
+    fn seen(now: Instant) -> Seen {
+        Seen {
+            now,
+            returns: Returns::default(),
+            open: 0,
+            is_wanted: true,
+            is_up: true,
+        }
+    }
+
     #[test]
     fn a_record_is_parked_when_it_fails_for_long_while_others_succeed() {
         let since = Instant::now();
         let failure = Failure {
             since,
-            before: Some(since + 9 * SECOND),
-            pins: false,
+            before: Some(since + 8 * SECOND),
+            is_urgent: false,
         };
         let parks = |others, after: u32| {
             policy().parks(&failure, Some(since + others), since + after * SECOND)
         };
         assert!(parks(9 * SECOND, 10));
         assert!(!parks(9 * SECOND, 9), "not long enough");
-        assert!(!parks(8 * SECOND, 10), "none since its last try");
+        assert!(!parks(8 * SECOND, 10), "with its last try, not since");
         assert!(!policy().parks(&failure, None, since + 60 * SECOND));
     }
 
     #[test]
-    fn a_record_that_pins_its_partition_is_parked_at_once() {
+    fn an_urgent_record_is_parked_when_it_has_failed_again_while_others_succeed() {
         let since = Instant::now();
-        let failure = Failure {
+        let second = Failure {
             since,
-            before: None,
-            pins: true,
+            before: Some(since),
+            is_urgent: true,
         };
-        assert!(policy().parks(&failure, Some(since), since + SECOND));
-        let before = since.checked_sub(SECOND);
-        assert!(!policy().parks(&failure, before, since), "the sink is away");
+        let parks = |failure, others| policy().parks(failure, Some(others), since + SECOND);
+        assert!(parks(&second, since + SECOND));
+        assert!(!parks(&second, since), "they were of its own put");
         let first = Failure {
-            pins: false,
-            ..failure
+            before: None,
+            ..second
         };
-        assert!(!policy().parks(&first, Some(since), since));
+        assert!(!parks(&first, since + SECOND));
     }
 
     #[test]
-    fn a_partition_is_pinned_before_its_span_is_used_up() {
-        assert!(policy().is_used_up(1500) && policy().is_used_up(2100));
-        assert!(!policy().is_used_up(1499));
+    fn a_partition_is_pinned_before_its_span_is_used_up_but_not_in_a_moment() {
+        let is_pinned = |span, lasts| policy().is_pinned(span, lasts);
+        assert!(is_pinned(1500, SECOND) && is_pinned(2100, SECOND));
+        assert!(!is_pinned(1499, 60 * SECOND));
+        assert!(!is_pinned(2000, Duration::from_millis(999)));
     }
 
     #[test]
@@ -234,21 +278,36 @@ mod tests {
     }
 
     #[test]
-    fn the_topic_is_read_a_batch_at_a_time() {
+    fn the_topic_is_read_until_a_record_comes_that_is_not_due() {
         let now = Instant::now();
         let mut reader = Reader::new(60 * SECOND, now);
-        let mut at = |after: u32, open| {
+        let mut at = |after: u32, records, due: u32| {
+            let due = Some(now + due * SECOND);
+            let returns = Returns { records, due };
             reader.window(&Seen {
-                now: now + after * SECOND,
-                open,
-                is_wanted: true,
-                is_up: true,
+                returns,
+                open: records as usize,
+                ..seen(now + after * SECOND)
             })
         };
-        assert_eq!(at(0, 0), LOOK_RECORDS);
-        assert_eq!(at(1, 5), 0, "some came");
-        assert_eq!(at(50, 5), 0);
-        assert_eq!(at(51, 0), LOOK_RECORDS, "are there more?");
+        assert_eq!(at(0, 0, 0), LOOK_RECORDS);
+        assert_eq!(at(1, 5, 50), 0, "those behind it are not due either");
+        assert_eq!(at(49, 5, 50), 0);
+        assert_eq!(at(50, 5, 50), 5 + LOOK_RECORDS, "are there more?");
+        assert_eq!(at(59, 9, 51), 9 + LOOK_RECORDS, "some came");
+        assert_eq!(at(68, 9, 51), 9 + LOOK_RECORDS, "behind them, too?");
+        assert_eq!(at(69, 9, 51), 0);
+    }
+
+    #[test]
+    fn records_that_are_tried_on_shut_nobody_out_unless_they_are_very_many() {
+        let now = Instant::now();
+        let mut reader = Reader::new(60 * SECOND, now);
+        let mut with = |open| reader.window(&Seen { open, ..seen(now) });
+        assert_eq!(with(100), 100 + LOOK_RECORDS);
+        assert_eq!(with(999), 999 + LOOK_RECORDS);
+        assert_eq!(with(1000), 0);
+        assert_eq!(with(998), 998 + LOOK_RECORDS);
     }
 
     #[test]
@@ -257,10 +316,8 @@ mod tests {
         let mut reader = Reader::new(60 * SECOND, now);
         let mut at = |after: u32, is_wanted| {
             reader.window(&Seen {
-                now: now + after * SECOND,
-                open: 0,
                 is_wanted,
-                is_up: true,
+                ..seen(now + after * SECOND)
             })
         };
         assert_eq!(at(0, true), LOOK_RECORDS);
@@ -281,10 +338,8 @@ mod tests {
         let mut reader = Reader::new(60 * SECOND, now);
         let mut at = |after: u32, is_up| {
             reader.window(&Seen {
-                now: now + after * SECOND,
-                open: 0,
-                is_wanted: true,
                 is_up,
+                ..seen(now + after * SECOND)
             })
         };
         assert_eq!(at(0, false), LOOK_RECORDS);
@@ -299,14 +354,7 @@ mod tests {
     fn with_a_short_back_off_the_topic_is_always_read() {
         let now = Instant::now();
         let mut reader = Reader::new(SECOND, now);
-        let looks = (0..100).map(|step| {
-            reader.window(&Seen {
-                now: now + step * SECOND / 10,
-                open: 0,
-                is_wanted: true,
-                is_up: true,
-            })
-        });
+        let looks = (0..100).map(|step| reader.window(&seen(now + step * SECOND / 10)));
         let closed = looks.filter(|window| *window == 0).count();
         assert!(closed <= 5, "only between two looks: {closed} of 100");
     }

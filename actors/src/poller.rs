@@ -14,7 +14,7 @@ use crate::kill_switch::KillSwitch;
 use crate::live_view::LiveView;
 use crate::mailbox::Mailbox;
 use crate::messages::SourceNews;
-use crate::parking::{Reader, Seen};
+use crate::parking::{Reader, Returns, Seen};
 use crate::supervisor::Supervisor;
 use crate::window::{Observation, Window};
 
@@ -43,6 +43,7 @@ struct Look {
     finished: u64,
     partitions: usize,
     open_parked: usize,
+    returns: Returns,
     is_pinned: bool,
     is_clogged: bool,
 }
@@ -92,6 +93,7 @@ impl Poller {
             finished: books.finished(),
             partitions: ledger.partitions(),
             open_parked,
+            returns: books.returns(),
             is_pinned: ledger.waits_for_flush(self.links.span as u64),
             is_clogged: books.letters().is_clogged(),
         }
@@ -121,7 +123,7 @@ impl Poller {
             // The supervisor, on its own thread, has closed it in between.
             self.links.credit.set_window_records(0);
         }
-        self.read_parked(now, look.open_parked, || bound.is_some() || closed());
+        self.read_parked(now, &look, || bound.is_some() || closed());
         self.links
             .view
             .update_by(&self.links.kill, &self.links.connector, |view| {
@@ -130,14 +132,15 @@ impl Poller {
     }
 
     /// Opens the window of the parking topic when it is to be read.
-    fn read_parked(&mut self, now: Instant, open: usize, is_closed: impl Fn() -> bool) {
+    fn read_parked(&mut self, now: Instant, look: &Look, is_closed: impl Fn() -> bool) {
         let (Some(reader), Some(credit)) = (&mut self.reader, &self.links.parked) else {
             return;
         };
         let is_wanted = !is_closed();
         let window = reader.window(&Seen {
             now,
-            open,
+            returns: look.returns,
+            open: look.open_parked,
             is_wanted,
             is_up: self.links.view.is_up(&self.links.connector),
         });

@@ -1,9 +1,9 @@
 //! The laws of records that are parked, with fakes and a paused clock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use sluice_actors::books::Tolerance;
 use sluice_actors::credit::Credit;
 use sluice_actors::live_view::{ConnectorState, ConnectorView, LiveView};
@@ -16,6 +16,7 @@ use sluice_actors::testing::{
     spec,
 };
 use sluice_actors::threads::Threads;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// The offset of the record that fails.
@@ -44,19 +45,36 @@ impl Default for Setting {
             span: 2000,
             tolerance: Tolerance::None,
             timeout: None,
-            refuses: |record| match record.offset {
-                ODD => Act::Retry,
-                _ => Act::Deliver,
-            },
+            refuses: refuses_odd,
         }
     }
 }
 
+fn refuses_odd(record: &SinkRecord) -> Act {
+    match record.offset {
+        ODD => Act::Retry,
+        _ => Act::Deliver,
+    }
+}
+
+fn takes_all(_: &SinkRecord) -> Act {
+    Act::Deliver
+}
+
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 struct Running {
+    records: usize,
     source: FakeSource,
     parking: FakeParking,
     sink: FakeSinkFactory,
-    is_mended: Arc<AtomicBool>,
+    refuses: Arc<Mutex<Refuses>>,
     view: Arc<LiveView>,
     pipeline: Pipeline,
     began: Instant,
@@ -65,12 +83,9 @@ struct Running {
 impl Setting {
     fn start(self) -> Running {
         tokio::time::pause();
-        let is_mended = Arc::new(AtomicBool::new(false));
-        let (mended, refuses) = (Arc::clone(&is_mended), self.refuses);
-        let sink = FakeSinkFactory::new(move |record, _| match mended.load(Ordering::SeqCst) {
-            true => Act::Deliver,
-            false => refuses(record),
-        });
+        let refuses = Arc::new(Mutex::new(self.refuses));
+        let now = Arc::clone(&refuses);
+        let sink = FakeSinkFactory::new(move |record, _| (*now.lock())(record));
         let credit = Credit::new(1 << 20);
         let (source, events) = FakeSource::start(&credit, &[self.records], LOCK);
         let (parking, joined, events) = FakeParking::beside(source.clone(), events, MINUTE, LOCK);
@@ -92,10 +107,11 @@ impl Setting {
         let (threads, shown) = (Threads::current(), Arc::clone(&view));
         let pipeline = Pipeline::start(spec, joined, events, credit, threads, shown);
         Running {
+            records: self.records,
             source,
             parking,
             sink,
-            is_mended,
+            refuses,
             view,
             pipeline,
             began: Instant::now(),
@@ -108,12 +124,30 @@ impl Running {
         self.view.connector("test").unwrap_or_default()
     }
 
+    /// Of the records that are there from the start.
     fn accepted(&self) -> usize {
-        self.source.count(|fate| fate == Fate::Accepted)
+        let firsts = 0..self.records as i64;
+        let fates = firsts.map(|offset| self.source.fate(0, offset));
+        fates.filter(|fate| *fate == Fate::Accepted).count()
+    }
+
+    /// More of them come all the time.
+    fn keep_coming(&self) -> AbortOnDrop {
+        let source = self.source.clone();
+        AbortOnDrop(tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(SECOND / 2).await;
+                source.append(0, b"more");
+            }
+        }))
+    }
+
+    fn set_sink(&self, refuses: Refuses) {
+        *self.refuses.lock() = refuses;
     }
 
     fn mend(&self) {
-        self.is_mended.store(true, Ordering::SeqCst);
+        self.set_sink(takes_all);
     }
 
     async fn until(&self, what: &str, done: impl Fn(&Self) -> bool) -> Duration {
@@ -135,14 +169,7 @@ impl Running {
 #[actix::test]
 async fn a_record_that_fails_for_long_is_parked_and_comes_back_when_it_is_due() {
     let running = Setting::default().start();
-    // Others go on all the time.
-    let source = running.source.clone();
-    let flow = tokio::spawn(async move {
-        loop {
-            source.append(0, b"more");
-            tokio::time::sleep(SECOND).await;
-        }
-    });
+    let flow = running.keep_coming();
     let parked = running.until_parked(1).await;
     assert!((10 * SECOND..20 * SECOND).contains(&parked), "{parked:?}");
     running
@@ -159,11 +186,11 @@ async fn a_record_that_fails_for_long_is_parked_and_comes_back_when_it_is_due() 
     let settled = |it: &Running| it.parking.source().fate(0, 0) == Fate::Accepted;
     running.until("settled", settled).await;
     assert_eq!(running.parking.source().delivery_count(0, 0), 1);
-    flow.abort();
+    drop(flow);
     let all = |it: &Running| it.view().in_flight == 0;
     running.until("all are answered for", all).await;
     let view = running.view();
-    let accepted = running.accepted() as u64;
+    let accepted = running.source.count(|fate| fate == Fate::Accepted) as u64;
     assert_eq!(view.totals.parked, 1);
     assert_eq!(view.totals.accepted, accepted - 1 + 1, "and the parked one");
     assert_eq!(view.totals.released + view.totals.lost, 0);
@@ -177,6 +204,7 @@ async fn a_record_that_fails_again_is_parked_again_and_keeps_its_name() {
         ..Setting::default()
     }
     .start();
+    let _flow = running.keep_coming();
     let first = running.until_parked(1).await;
     let third = running.until_parked(3).await;
     assert!(
@@ -201,41 +229,133 @@ async fn a_record_that_pins_its_partition_is_parked_at_once() {
         ..Setting::default()
     }
     .start();
+    let flow = running.keep_coming();
     let parked = running.until_parked(1).await;
-    assert!(parked < 2 * SECOND, "{parked:?}");
+    assert!((SECOND..3 * SECOND).contains(&parked), "{parked:?}");
     let all = |it: &Running| it.accepted() == 500;
     running.until("all are accepted", all).await;
     let fetched = |it: &Running| it.parking.source().delivery_count(0, 0) == 1;
     running.until("it waits for its time here", fetched).await;
+    drop(flow);
     let pins_nothing = |it: &Running| it.view().pins.is_empty() && it.view().in_flight == 1;
     running.until("parked ones pin nothing", pins_nothing).await;
 }
 
-async fn nothing_is_parked(refuses: Refuses) {
+fn wants_all_again(_: &SinkRecord) -> Act {
+    Act::Retry
+}
+
+fn is_away(_: &SinkRecord) -> Act {
+    Act::Fail(SinkError::Unavailable("away".into()))
+}
+
+/// The sink takes records, then none for minutes, and all in the end.
+async fn nothing_is_parked(outages: &[Refuses]) {
     let running = Setting {
         span: 100,
         after: Duration::ZERO,
-        refuses,
+        refuses: takes_all,
         ..Setting::default()
     }
     .start();
-    tokio::time::sleep(5 * MINUTE).await;
+    let flow = running.keep_coming();
+    let many = |it: &Running| it.source.count(|fate| fate == Fate::Accepted) >= 510;
+    running.until("records are delivered", many).await;
+    for outage in outages {
+        running.set_sink(*outage);
+        tokio::time::sleep(2 * MINUTE).await;
+    }
     assert_eq!(running.parking.kept().len(), 0);
     assert_eq!(running.source.count(|fate| fate == Fate::Archived), 0);
     running.mend();
-    let all = |it: &Running| it.accepted() == 500;
+    drop(flow);
+    let all = |it: &Running| it.view().in_flight == 0;
     running.until("all are delivered", all).await;
     assert_eq!(running.parking.kept().len(), 0);
+    assert_eq!(running.view().totals.released, 0);
 }
 
 #[actix::test]
 async fn nothing_is_parked_while_no_record_is_taken() {
-    nothing_is_parked(|_| Act::Retry).await;
+    nothing_is_parked(&[wants_all_again]).await;
 }
 
 #[actix::test]
 async fn nothing_is_parked_while_the_sink_is_unavailable() {
-    nothing_is_parked(|_| Act::Fail(SinkError::Unavailable("away".into()))).await;
+    nothing_is_parked(&[is_away]).await;
+}
+
+#[actix::test]
+async fn nothing_is_parked_while_the_sink_fails_in_one_way_and_in_another() {
+    nothing_is_parked(&[wants_all_again, is_away, wants_all_again]).await;
+}
+
+#[actix::test]
+async fn a_parked_record_is_not_written_again_and_again_in_an_outage() {
+    let running = Setting {
+        after: Duration::ZERO,
+        ..Setting::default()
+    }
+    .start();
+    let _flow = running.keep_coming();
+    running.until_parked(1).await;
+    running.set_sink(wants_all_again);
+    tokio::time::sleep(5 * MINUTE).await;
+    let written = running.parking.kept().len();
+    assert!(
+        written <= 2,
+        "{written} times, though its sink takes nothing"
+    );
+    running.mend();
+    let delivered = |it: &Running| it.sink.seen().delivered.lock().contains(&(0, ODD));
+    running.until("it is delivered", delivered).await;
+    assert_eq!(running.parking.kept().len(), written);
+}
+
+/// It can be delivered, but not be written: too large, perhaps.
+#[actix::test]
+async fn a_record_that_cannot_be_parked_goes_back_to_its_sink() {
+    let running = Setting {
+        after: Duration::ZERO,
+        ..Setting::default()
+    }
+    .start();
+    let _flow = running.keep_coming();
+    running.parking.set_away(true);
+    let told = |it: &Running| it.view().trouble().map(|it| &**it) == Some("away by plan");
+    running.until("the trouble is told", told).await;
+    running.mend();
+    let taken = |it: &Running| it.source.fate(0, ODD) == Fate::Accepted;
+    running.until("its sink takes it", taken).await;
+    let over = |it: &Running| it.view().trouble().is_none();
+    running.until("the trouble is over", over).await;
+    assert_eq!(running.view().totals.parked, 0);
+}
+
+#[actix::test]
+async fn a_parked_record_that_cannot_be_written_shuts_no_other_out() {
+    let running = Setting {
+        after: Duration::ZERO,
+        ..Setting::default()
+    }
+    .start();
+    let _flow = running.keep_coming();
+    running.until_parked(1).await;
+    // Another one, when the first is there already.
+    running.set_sink(|record| match record.offset {
+        ODD | 600 => Act::Retry,
+        _ => Act::Deliver,
+    });
+    let both = |it: &Running| it.parking.kept().iter().any(|it| it.record.offset == 600);
+    running.until("both are parked", both).await;
+    let place = running.parking.kept().len() as i64 - 1;
+    running.parking.set_away(true);
+    running.set_sink(refuses_odd);
+    let second = |it: &Running| it.parking.source().fate(0, place) == Fate::Accepted;
+    running.until("it comes back and is taken", second).await;
+    let held = running.parking.source().fate(0, place - 1);
+    assert!(matches!(held, Fate::Acquired { .. }), "{held:?}");
+    assert!(running.view().trouble().is_some());
 }
 
 #[actix::test]
@@ -245,9 +365,10 @@ async fn a_record_is_not_accepted_before_it_is_parked() {
         ..Setting::default()
     }
     .start();
+    let _flow = running.keep_coming();
     running.parking.set_away(true);
-    let waits = |it: &Running| it.view().letters_waiting == 1 && it.accepted() == 499;
-    running.until("it waits", waits).await;
+    let told = |it: &Running| it.view().trouble().is_some() && it.accepted() == 499;
+    running.until("it cannot be parked", told).await;
     tokio::time::sleep(MINUTE).await;
     let view = running.view();
     assert_eq!(view.trouble().map(|it| &**it), Some("away by plan"));
@@ -266,12 +387,14 @@ async fn a_record_that_is_written_and_not_accepted_is_parked_once_more_and_never
         ..Setting::default()
     }
     .start();
+    let flow = running.keep_coming();
     // Nothing that is settled is heard.
     running.source.hold_answers(true);
     running.until_parked(1).await;
     running.source.lose_connection();
     running.source.hold_answers(false);
     running.until_parked(2).await;
+    drop(flow);
     let all = |it: &Running| it.accepted() == 500;
     running.until("all are accepted", all).await;
     let kept = running.parking.kept();
@@ -291,8 +414,10 @@ async fn given_up(tolerance: Tolerance) -> Running {
         ..Setting::default()
     }
     .start();
+    let flow = running.keep_coming();
     let rejected = |it: &Running| it.view().errors.rejected == 1;
     running.until("it is given up", rejected).await;
+    drop(flow);
     assert_eq!(running.parking.kept().len(), 2);
     running
 }
@@ -322,7 +447,9 @@ async fn parked_records_that_are_not_due_hold_no_drain_up_and_lose_no_attempt() 
         ..Setting::default()
     }
     .start();
+    let flow = running.keep_coming();
     running.until_parked(1).await;
+    drop(flow);
     let fetched = |it: &Running| it.parking.source().delivery_count(0, 0) == 1;
     running.until("it waits for its time here", fetched).await;
     let began = Instant::now();

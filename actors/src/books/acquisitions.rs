@@ -21,6 +21,7 @@ impl Books {
         let (deadline, now) = (batch.lock_deadline, batch.acquired_at);
         self.now = now;
         self.lock_duration = batch.lock;
+        self.note_returns(batch);
         for corrupt in &batch.corrupt {
             let offsets = corrupt.first_offset..=corrupt.last_offset;
             let counted = offsets

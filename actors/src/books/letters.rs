@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::settling::key;
 use super::{Books, Effects, Letter, Letters, Notice};
 use crate::outcome::Cause;
 use crate::ports::source::Settlement;
@@ -37,40 +38,52 @@ impl Books {
         for (ticket, result) in ended {
             match result {
                 Ok(()) => self.letter_written(ticket, &mut effects),
-                Err(cause) => self.letter_failed(ticket, cause, now),
+                Err(cause) => self.letter_failed(ticket, cause, now, &mut effects),
             }
         }
+        self.tell_of_letters(before.as_ref(), &mut effects);
+        effects
+    }
+
+    fn tell_of_letters(&self, before: Option<&Cause>, effects: &mut Effects) {
         match (before, self.letters.trouble()) {
             (None, Some(cause)) => effects.notices.push(Notice::LettersFail { cause }),
             (Some(_), None) => effects.notices.push(Notice::LettersAreWritten),
             _ => {}
         }
-        effects
     }
 
     fn letter_written(&mut self, ticket: u64, effects: &mut Effects) {
         let Some(waiting) = self.letters.written(ticket) else {
             return;
         };
+        self.failing.remove(&key(waiting.entry()));
         let fenced = self.ledger.totals().fenced;
         let one = std::iter::once(waiting.entry());
         self.settle(0, one, Settlement::Accept, effects);
-        if self.ledger.totals().fenced == fenced
-            && let Letter::Dead(letter) = &*waiting.letter
-        {
-            self.errors.skipped += 1;
-            let put_aside = (letter.record.clone(), letter.rejection.clone());
-            effects.put_aside.push(put_aside);
+        if self.ledger.totals().fenced > fenced {
+            return;
+        }
+        match &*waiting.letter {
+            Letter::Dead(letter) => {
+                self.errors.skipped += 1;
+                let put_aside = (letter.record.clone(), letter.rejection.clone());
+                effects.put_aside.push(put_aside);
+            }
+            Letter::Parked(_) => self.finished += 1,
         }
     }
 
-    fn letter_failed(&mut self, ticket: u64, cause: Cause, now: Instant) {
+    fn letter_failed(&mut self, ticket: u64, cause: Cause, now: Instant, effects: &mut Effects) {
         // Without end: until it is written the record is not put aside.
         let retry = RetryPolicy {
             timeout: None,
             ..self.policy.retry
         };
-        self.letters.failed(ticket, cause, retry, &self.credit, now);
+        let failed = self.letters.failed(ticket, cause, retry, &self.credit, now);
+        if let Some(waiting) = failed {
+            self.not_parked(waiting, effects);
+        }
     }
 
     /// Who wrote them is dead; the next one writes them again.
@@ -80,11 +93,17 @@ impl Books {
 
     /// A record that was lost meanwhile comes again, here or elsewhere, and is
     /// put aside there.
-    pub(super) fn forget_letters(&mut self) {
+    pub(super) fn forget_letters(&mut self, effects: &mut Effects) {
+        let before = self.letters.trouble();
+        let (ledger, failing) = (&self.ledger, &self.failing);
         if !self.letters.is_empty() {
-            let ledger = &self.ledger;
             self.letters.retain(|entry| ledger.has(entry));
         }
+        self.letters.retain_unparked(|key| {
+            let (topic, partition, offset, acquisition) = *key;
+            failing.contains_key(key) && ledger.is_open((topic, partition), offset, acquisition)
+        });
+        self.tell_of_letters(before.as_ref(), effects);
     }
 }
 

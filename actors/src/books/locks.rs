@@ -34,12 +34,12 @@ impl Books {
         self.watched_at = Some(now);
         self.ledger.expire(now);
         self.forget_failing();
-        self.forget_letters();
         let margin = self.lock_duration.mul_f64(RENEWAL_MARGIN);
         let mut effects = Effects {
             settle: self.ledger.renewals(now, margin),
             ..Effects::default()
         };
+        self.forget_letters(&mut effects);
         self.park_pins(now, &mut effects);
         effects
     }

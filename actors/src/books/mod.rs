@@ -39,6 +39,7 @@ use crate::credit::Credit;
 use crate::intake::Intake;
 use crate::ledger::{Entry, Ledger};
 use crate::near_limit::NearLimit;
+use crate::parking::Returns;
 use crate::record::{SinkRecord, TopicId};
 use crate::retry::RetryPolicy;
 use crate::work_queue::WorkQueue;
@@ -53,6 +54,8 @@ struct Failing {
     last: Instant,
     /// Others were delivered between two of its failures.
     others_go_on: bool,
+    /// How often the sink had become unavailable by then.
+    outages: u64,
 }
 
 /// What went wrong with single records.
@@ -92,6 +95,7 @@ pub struct Books {
     delivered_at: Option<Instant>,
     /// Where records are parked, if they are.
     parking_topic: Option<Arc<str>>,
+    returns: Returns,
     /// Parked records do not wait for their time any more.
     hurries: bool,
     finished: u64,
@@ -123,6 +127,7 @@ impl Books {
             delivered: 0,
             delivered_at: None,
             parking_topic: None,
+            returns: Returns::default(),
             hurries: false,
             finished: 0,
             retries: 0,

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::copies::{copy_datum, copy_raw};
+use super::copies::copy_record;
 use super::policy::Again;
 use super::waiting::Waiting;
-use super::{Books, DeliveryKey, Effects, Failing, Letter, Notice, Retriable, Tolerance, entry};
+use super::{Books, DeliveryKey, Effects, Failing, Notice, Retriable, Tolerance, entry};
 use crate::chunk::{Chunk, Holds};
 use crate::ledger::{Aside, Entry, Step};
 use crate::outcome::{Cause, Rejection, Stage};
@@ -158,27 +158,20 @@ impl Books {
                 effects.put_aside.push((record, rejection));
             }
             (Tolerance::All, true) => {
-                let letter = Letter::Dead(DeadLetter {
+                let letter = DeadLetter {
                     record,
                     original,
                     rejection,
                     task,
-                });
-                self.write(letter, entry, holds, effects);
+                };
+                self.write(Waiting::dead(letter, entry, holds), effects);
             }
             (Tolerance::None, _) => effects.failure = Some((record, rejection)),
         }
     }
 
     /// Has a letter written for a record that waits for it.
-    pub(super) fn write(
-        &mut self,
-        letter: Letter,
-        entry: Entry<'_>,
-        holds: Holds,
-        effects: &mut Effects,
-    ) {
-        let waiting = Waiting::new(letter, entry, holds);
+    pub(super) fn write(&mut self, waiting: Waiting, effects: &mut Effects) {
         self.letters.push(waiting, &self.credit);
         effects.letters = true;
     }
@@ -221,24 +214,42 @@ impl Books {
     fn fail(&mut self, record: &SinkRecord, now: Instant, jitter: f64) -> Again {
         let key = key(entry(record));
         let before = self.failing.get(&key).copied();
+        let first = record.parked.as_ref().map_or(now, |parked| parked.since);
         let failing = Failing {
             failures: before.map_or(1, |before| before.failures + 1),
-            since: before.map_or(now, |before| before.since),
+            since: before.map_or(first, |before| before.since),
             last: now,
             others_go_on: before
-                .is_some_and(|it| it.others_go_on || self.delivered_at >= Some(it.last)),
+                .is_some_and(|it| it.others_go_on || self.delivered_at > Some(it.last)),
+            outages: self.circuit.outages(),
         };
         self.failing.insert(key, failing);
-        if let Some(again) = self.parks(record, before, now) {
-            return again;
+        if self.parks(record, before, &failing) {
+            return Again::Park;
         }
-        let retry = self.policy.retry;
-        let next_try = retry.next_try(failing.failures, failing.since, now, jitter);
-        let again = self.policy.again(record.delivery_count, next_try, now);
+        let next_try = self.next_try(before, &failing, jitter);
+        let again = match (&record.parked, next_try) {
+            // Back in the parking topic it would come again at once.
+            (Some(_), Some(at)) => Again::At(at),
+            (Some(_), None) => Again::PutAside,
+            (None, _) => self.policy.again(record.delivery_count, next_try, now),
+        };
         if again == Again::Release {
             self.failing.remove(&key);
         }
         again
+    }
+
+    /// When to put a record again that has failed, if at all. Nobody gives up
+    /// one whose time went by in an outage, or while no worker ran, before it
+    /// was tried once more.
+    fn next_try(&self, before: Option<Failing>, failing: &Failing, jitter: f64) -> Option<Instant> {
+        let (retry, now) = (self.policy.retry, failing.last);
+        let is_first_now = before.is_none_or(|before| before.outages != failing.outages);
+        let one_more = is_first_now && failing.since < now;
+        retry
+            .next_try(failing.failures, failing.since, now, jitter)
+            .or_else(|| one_more.then(|| now + retry.delay(failing.failures, jitter)))
     }
 
     /// Gives records back, so that another worker can try.
@@ -365,13 +376,7 @@ impl Books {
     pub(super) fn copy_out(&self, work: &mut Work) {
         let mut bytes = 0;
         for record in &mut work.records {
-            copy_datum(&mut record.key, &mut bytes);
-            copy_datum(&mut record.value, &mut bytes);
-            for header in &mut record.headers {
-                copy_datum(&mut header.value, &mut bytes);
-            }
-            let original = record.original.take();
-            record.original = original.map(|raw| Arc::new(copy_raw(&raw, &mut bytes)));
+            copy_record(record, &mut bytes);
         }
         work.holds = Holds::of(self.credit.hold(bytes));
     }

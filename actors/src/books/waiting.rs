@@ -6,17 +6,19 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use ahash::AHashMap;
+use ahash::{AHashMap, AHashSet};
 use tokio::time::Instant;
 
-use super::copies::copy_raw;
+use super::copies::{copy_raw, copy_record};
+use super::settling::key;
+use super::{DeliveryKey, entry};
 use crate::chunk::Holds;
 use crate::credit::Credit;
 use crate::ledger::Entry;
 use crate::outcome::Cause;
 use crate::ports::dead_letter::DeadLetter;
 use crate::ports::parking::ToPark;
-use crate::record::{RawRecord, RecordId};
+use crate::record::{RecordId, SinkRecord};
 use crate::retry::RetryPolicy;
 
 /// With so many letters waiting while some fail, no more records are fetched:
@@ -30,23 +32,6 @@ pub enum Letter {
     Parked(ToPark),
 }
 
-impl Letter {
-    /// The same, copied out of the response that it came in.
-    fn copied(&self, bytes: &mut usize) -> Self {
-        let mut copy = |raw: &RawRecord| Arc::new(copy_raw(raw, bytes));
-        match self {
-            Self::Dead(letter) => Self::Dead(DeadLetter {
-                original: letter.original.as_deref().map(copy),
-                ..letter.clone()
-            }),
-            Self::Parked(record) => Self::Parked(ToPark {
-                original: copy(&record.original),
-                ..record.clone()
-            }),
-        }
-    }
-}
-
 /// A letter and what its record owes.
 #[derive(Debug)]
 pub(super) struct Waiting {
@@ -54,17 +39,29 @@ pub(super) struct Waiting {
     /// Where the record's lock is.
     place: RecordId,
     acquisition: u32,
-    holds: Holds,
+    /// What its sink is to be asked for again if it cannot be parked.
+    pub(super) record: Option<SinkRecord>,
+    pub(super) holds: Holds,
     is_copied: bool,
     failures: u32,
 }
 
 impl Waiting {
-    pub(super) fn new(letter: Letter, entry: Entry<'_>, holds: Holds) -> Self {
+    pub(super) fn dead(letter: DeadLetter, entry: Entry<'_>, holds: Holds) -> Self {
+        Self::new(Letter::Dead(letter), entry, None, holds)
+    }
+
+    pub(super) fn parked(letter: ToPark, record: &SinkRecord, holds: Holds) -> Self {
+        let again = Some(record.clone());
+        Self::new(Letter::Parked(letter), entry(record), again, holds)
+    }
+
+    fn new(letter: Letter, entry: Entry<'_>, record: Option<SinkRecord>, holds: Holds) -> Self {
         Self {
             letter: Arc::new(letter),
             place: entry.place(),
             acquisition: entry.acquisition,
+            record,
             holds,
             is_copied: false,
             failures: 0,
@@ -86,7 +83,26 @@ impl Waiting {
         }
         self.is_copied = true;
         let mut bytes = 0;
-        self.letter = Arc::new(self.letter.copied(&mut bytes));
+        if let Some(record) = &mut self.record {
+            copy_record(record, &mut bytes);
+        }
+        let copied = match (&*self.letter, &self.record) {
+            (Letter::Dead(letter), _) => {
+                let original = letter.original.as_deref();
+                Letter::Dead(DeadLetter {
+                    original: original.map(|raw| Arc::new(copy_raw(raw, &mut bytes))),
+                    ..letter.clone()
+                })
+            }
+            (Letter::Parked(letter), record) => {
+                let copied = record.as_ref().and_then(|it| it.original.clone());
+                Letter::Parked(ToPark {
+                    original: copied.unwrap_or_else(|| Arc::clone(&letter.original)),
+                    ..letter.clone()
+                })
+            }
+        };
+        self.letter = Arc::new(copied);
         self.holds = Holds::of(credit.hold(bytes));
     }
 }
@@ -108,6 +124,8 @@ pub struct Letters {
     last_ticket: u64,
     /// How many have failed already.
     failing: usize,
+    /// Records that could not be parked, and that are tried on.
+    unparked: AHashSet<DeliveryKey>,
     /// Why the newest failure was one.
     cause: Option<Cause>,
     totals: DeadLetterTotals,
@@ -133,7 +151,11 @@ impl Letters {
     /// Why letters fail, while some do.
     #[must_use]
     pub fn trouble(&self) -> Option<Cause> {
-        self.cause.clone().filter(|_| self.failing > 0)
+        self.cause.clone().filter(|_| self.some_fail())
+    }
+
+    fn some_fail(&self) -> bool {
+        self.failing > 0 || !self.unparked.is_empty()
     }
 
     /// Whether no more records are to be fetched.
@@ -149,7 +171,7 @@ impl Letters {
     }
 
     pub(super) fn push(&mut self, mut waiting: Waiting, credit: &Arc<Credit>) {
-        if self.failing > 0 {
+        if self.some_fail() {
             waiting.copy_out(credit);
         }
         self.ready.push_back(waiting);
@@ -182,10 +204,12 @@ impl Letters {
     pub(super) fn written(&mut self, ticket: u64) -> Option<Waiting> {
         let waiting = self.writing.remove(&ticket)?;
         self.failing -= usize::from(waiting.failures > 0);
+        self.unparked.remove(&key(waiting.entry()));
         Some(waiting)
     }
 
-    /// To be tried again, with a back-off.
+    /// To be tried again, with a back-off. What could not be parked is
+    /// returned: its sink may take it before the topic does.
     pub(super) fn failed(
         &mut self,
         ticket: u64,
@@ -193,20 +217,23 @@ impl Letters {
         retry: RetryPolicy,
         credit: &Arc<Credit>,
         now: Instant,
-    ) {
-        let Some(mut waiting) = self.writing.remove(&ticket) else {
-            return;
-        };
-        self.totals.failures += u64::from(matches!(*waiting.letter, Letter::Dead(_)));
-        self.failing += usize::from(waiting.failures == 0);
-        waiting.failures += 1;
+    ) -> Option<Waiting> {
+        let mut waiting = self.writing.remove(&ticket)?;
         self.cause = Some(cause);
         waiting.copy_out(credit);
         for behind in &mut self.ready {
             behind.copy_out(credit);
         }
+        if let Letter::Parked(_) = *waiting.letter {
+            self.unparked.insert(key(waiting.entry()));
+            return Some(waiting);
+        }
+        self.totals.failures += 1;
+        self.failing += usize::from(waiting.failures == 0);
+        waiting.failures += 1;
         let at = now + retry.delay(waiting.failures, fastrand::f64());
         self.later.insert((at, ticket), waiting);
+        None
     }
 
     /// Takes back what nobody writes any more.
@@ -225,12 +252,18 @@ impl Letters {
         self.failing = self.all().filter(|waiting| waiting.failures > 0).count();
     }
 
+    /// Forgets those that could not be parked and do not fail any more.
+    pub(super) fn retain_unparked(&mut self, fails: impl Fn(&DeliveryKey) -> bool) {
+        self.unparked.retain(fails);
+    }
+
     pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         self.all().map(Waiting::entry)
     }
 
     pub(super) fn clear(&mut self) {
         self.retain(|_| false);
+        self.unparked.clear();
     }
 
     fn all(&self) -> impl Iterator<Item = &Waiting> {
