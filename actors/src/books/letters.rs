@@ -82,7 +82,7 @@ impl Books {
         };
         let failed = self.letters.failed(ticket, cause, retry, &self.credit, now);
         if let Some(waiting) = failed {
-            self.not_parked(waiting, effects);
+            self.not_parked(&waiting, effects);
         }
     }
 

@@ -143,7 +143,7 @@ impl Books {
     /// A record that could not be parked is put again, after its back-off; the
     /// topic is only asked again when the sink has refused it while it took
     /// others.
-    pub(super) fn not_parked(&mut self, waiting: Waiting, effects: &mut Effects) {
+    pub(super) fn not_parked(&mut self, waiting: &Waiting, effects: &mut Effects) {
         let entry = waiting.entry();
         let (Some(record), Some(failing)) =
             (waiting.record.clone(), self.failing.get_mut(&key(entry)))
