@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::limits;
 use super::reading::Reading;
-use super::{DeadLetters, ErrorsConfig, ShareConfig, Topics};
+use super::{DEAD_LETTER_MODE, DeadLetters, ErrorsConfig, ShareConfig, Topics};
 use crate::config::connector_keys::{PARK_AFTER, PARK_BACKOFF, PARK_REPLICATION};
 use crate::config::definition::Faults;
 use crate::config::overrides::ConsumerConfig;
@@ -56,8 +56,10 @@ impl Reading<'_> {
         let backoff = limits::milliseconds(reader.int(PARK_BACKOFF));
         let replicas = reader.int(PARK_REPLICATION);
         let is_exactly_once = reader.choice("exactly.once.mode") != "off";
-        let obstacles = obstacles(around, &topic, after, is_exactly_once);
-        for obstacle in obstacles.into_iter().flatten() {
+        let unfit = unfit(around, is_exactly_once).into_iter();
+        let misnamed = misnamed(around, &topic).into_iter();
+        let obstacles = unfit.chain(misnamed).chain([late(around, after, backoff)]);
+        for obstacle in obstacles.flatten() {
             self.faults.add(PARK_AFTER, obstacle);
         }
         Some(ParkingConfig {
@@ -88,61 +90,78 @@ impl Reading<'_> {
     }
 }
 
-/// Why parking is not possible, and what to do.
-fn obstacles(
-    around: &Surroundings<'_>,
-    topic: &str,
-    after: Duration,
-    is_exactly_once: bool,
-) -> [Option<String>; 6] {
-    let when = |wrong: bool, text: String| wrong.then_some(text);
-    let ends_before = around.errors.retry_timeout.filter(|it| *it <= after);
+/// What a connector that parks cannot be, and what to do.
+fn unfit(around: &Surroundings<'_>, is_exactly_once: bool) -> [Option<String>; 4] {
+    let is_brokers = matches!(around.dead_letters, DeadLetters::Broker { .. });
+    [
+        (!around.is_share_group).then(|| {
+            "a consumer group parks no records: one behind another need not wait there for long; \
+             remove it, or read as a share group"
+                .to_owned()
+        }),
+        is_exactly_once.then(|| {
+            "a parked record is accepted before it is delivered, which is not exactly-once; remove \
+             it, or set exactly.once.mode=off"
+                .to_owned()
+        }),
+        around.share.releases_retriable.then(|| {
+            "share.retriable=release gives a failing record back at once, so that none is ever \
+             parked; remove one of them"
+                .to_owned()
+        }),
+        is_brokers.then(|| {
+            format!(
+                "does not go with {DEAD_LETTER_MODE}=broker, which a topic alone means, too: the \
+                 brokers write no dead letter of a record that was parked, as it was accepted in \
+                 the connector's group, so that it would be lost when it is given up; set \
+                 {DEAD_LETTER_MODE}=sluice, or remove {PARK_AFTER}"
+            )
+        }),
+    ]
+}
+
+/// What the parking topic, which is the group's name, too, cannot be.
+fn misnamed(around: &Surroundings<'_>, topic: &str) -> [Option<String>; 3] {
     let is_dead_letters = match around.dead_letters {
         DeadLetters::None => false,
         DeadLetters::Broker { topic: dead } => dead == topic,
         DeadLetters::Sluice(written) => written.topic == topic,
     };
     [
-        when(
-            !around.is_share_group,
-            "a consumer group parks no records: one behind another need not wait there for long; \
-             remove it, or read as a share group"
-                .to_owned(),
-        ),
-        when(
-            is_exactly_once,
-            "a parked record is accepted before it is delivered, which is not exactly-once; remove \
-             it, or set exactly.once.mode=off"
-                .to_owned(),
-        ),
-        when(
-            around.share.releases_retriable,
-            "share.retriable=release gives a failing record back at once, so that none is ever \
-             parked; remove one of them"
-                .to_owned(),
-        ),
-        ends_before.map(|timeout| {
-            format!(
-                "is not less than errors.retry.timeout ({}), so that no record is ever parked; set \
-                 it lower",
-                timeout.as_millis()
-            )
-        }),
-        when(
-            !limits::is_topic(topic),
+        (!limits::is_topic(topic)).then(|| {
             format!(
                 "records would be parked in {topic:?}, which is no topic's name: it has up to 249 \
                  letters, digits, '.', '_' and '-'; give the connector such a name"
-            ),
-        ),
-        when(
-            around.topics.contains(topic) || is_dead_letters,
+            )
+        }),
+        (around.topics.contains(topic) || is_dead_letters).then(|| {
             format!(
                 "records would be parked in {topic}, which is another topic of this connector; \
                  leave that one out, or name the connector otherwise"
-            ),
-        ),
+            )
+        }),
+        (around.share.group_id == topic).then(|| {
+            format!(
+                "share.group.id={topic} is the name of the group that reads the parked records; \
+                 give share.group.id another one"
+            )
+        }),
     ]
+}
+
+/// A record that is given up before it is due the first time.
+fn late(around: &Surroundings<'_>, after: Duration, backoff: Duration) -> Option<String> {
+    let timeout = around.errors.retry_timeout?;
+    (after.saturating_add(backoff) > timeout).then(|| {
+        format!(
+            "{} ms, with {PARK_BACKOFF} ({}), are more than errors.retry.timeout ({}): a record \
+             would be given up before its first try as a parked one, so that none is ever parked \
+             by time; set errors.retry.timeout to at least their sum, or these lower",
+            after.as_millis(),
+            backoff.as_millis(),
+            timeout.as_millis()
+        )
+    })
 }
 
 #[cfg(test)]
@@ -197,7 +216,17 @@ mod tests {
                 "share group",
             ),
             ("share.retriable", "release", "share.retriable=release"),
-            ("errors.retry.timeout", "60000", "set it lower"),
+            (
+                "errors.retry.timeout",
+                "119999",
+                "60000 ms, with share.park.backoff.ms (60000), are more than \
+                 errors.retry.timeout (119999)",
+            ),
+            (
+                "share.group.id",
+                "share-orders-parked",
+                "share.group.id=share-orders-parked",
+            ),
             ("name", "orders:mine", "no topic's name"),
             ("topics", "orders,share-orders-parked", "another topic"),
         ] {
@@ -207,7 +236,7 @@ mod tests {
             assert!(faults.any(is_said), "{key}: {faults:?}");
         }
         assert!(
-            good(&[AFTER, ("errors.retry.timeout", "60001")])
+            good(&[AFTER, ("errors.retry.timeout", "120000")])
                 .parking
                 .is_some()
         );
@@ -216,5 +245,23 @@ mod tests {
                 .parking
                 .is_some()
         );
+    }
+
+    #[test]
+    fn the_brokers_would_drop_a_parked_record_that_is_given_up() {
+        let (all, topic) = (
+            ("errors.tolerance", "all"),
+            ("errors.deadletterqueue.topic.name", "dlq"),
+        );
+        let mode = |mode: &'static str| (DEAD_LETTER_MODE, mode);
+        for by in [vec![], vec![mode("broker")]] {
+            let faults = faults(&[vec![AFTER, all, topic], by].concat());
+            let named = [PARK_AFTER, "errors.deadletterqueue.mode=broker"];
+            assert!(named.iter().all(|it| faults.contains(it)), "{faults}");
+            assert!(faults.contains("set errors.deadletterqueue.mode=sluice"));
+        }
+        for kept in ["none", "sluice"] {
+            assert!(good(&[AFTER, all, topic, mode(kept)]).parking.is_some());
+        }
     }
 }
