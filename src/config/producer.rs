@@ -114,6 +114,15 @@ impl ProducerConfig {
         Self { client, ..self }
     }
 
+    /// The same for a topic that must have settings of its own: the brokers
+    /// would create it with theirs.
+    #[must_use]
+    pub fn creating_no_topics(mut self) -> Self {
+        let key = "allow.auto.create.topics";
+        self.tuning.push((key, "false".to_owned()));
+        self
+    }
+
     /// The same beside a consumer that reads these topics.
     #[must_use]
     pub fn beside(mut self, consumer: &ClientConfig, topics: &Topics) -> Self {

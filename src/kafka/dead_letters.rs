@@ -4,12 +4,13 @@
 mod headers;
 
 use async_trait::async_trait;
+use rdkafka::message::OwnedHeaders;
 
 use sluice_actors::outcome::Cause;
 use sluice_actors::ports::dead_letter::{DeadLetter, DeadLetterQueue};
 
 use crate::config::connector::{DEAD_LETTER_TOPIC, WrittenDeadLetters};
-use crate::kafka::letters::LetterTopic;
+use crate::kafka::letters::{Letter, LetterTopic};
 
 pub use headers::Context;
 
@@ -34,11 +35,25 @@ impl DeadLetterTopic {
 impl DeadLetterQueue for DeadLetterTopic {
     async fn write(&self, letter: &DeadLetter) -> Result<(), Cause> {
         let headers = headers::of(letter, self.context.as_ref());
-        let written = self.letters.write(letter.original.as_deref(), headers);
-        written.await.map_err(|cause| {
+        let written = self.letters.write(written(letter, headers)).await;
+        written.map_err(|cause| {
             let topic = self.letters.name();
             format!("{DEAD_LETTER_TOPIC}: dead letters cannot be written to {topic}: {cause}")
                 .into()
         })
+    }
+}
+
+/// With the record's own timestamp, as in Connect.
+fn written(letter: &DeadLetter, headers: Option<OwnedHeaders>) -> Letter<'_> {
+    match letter.original.as_deref() {
+        Some(original) => Letter {
+            timestamp: original.timestamp,
+            ..Letter::of(original, headers)
+        },
+        None => Letter {
+            headers,
+            ..Letter::default()
+        },
     }
 }

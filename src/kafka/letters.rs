@@ -18,6 +18,28 @@ use crate::kafka::producer::{Handle, Outgoing, Producers};
 
 use receipt::{Fate, LetterReceipt};
 
+/// What is written of a record.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Letter<'a> {
+    pub(super) key: Option<&'a [u8]>,
+    pub(super) value: Option<&'a [u8]>,
+    /// Milliseconds since the epoch; `None` for the time at which it is written.
+    pub(super) timestamp: Option<i64>,
+    pub(super) headers: Option<OwnedHeaders>,
+}
+
+impl<'a> Letter<'a> {
+    /// Of a record with its own key and value, as they were.
+    pub(super) fn of(original: &'a RawRecord, headers: Option<OwnedHeaders>) -> Self {
+        Self {
+            key: original.key.as_deref(),
+            value: original.value.as_deref(),
+            timestamp: None,
+            headers,
+        }
+    }
+}
+
 /// See the module.
 pub(super) struct LetterTopic {
     topic: String,
@@ -31,7 +53,7 @@ impl LetterTopic {
     pub(super) fn new(topic: &str, producer: ProducerConfig) -> Self {
         Self {
             topic: topic.to_owned(),
-            producers: Producers::new(producer),
+            producers: Producers::new(producer.creating_no_topics()),
             is_doubtful: Mutex::new(false),
         }
     }
@@ -40,32 +62,23 @@ impl LetterTopic {
         &self.topic
     }
 
-    /// Writes key and value as they were, with these headers.
-    pub(super) async fn write(
-        &self,
-        original: Option<&RawRecord>,
-        headers: Option<OwnedHeaders>,
-    ) -> Result<(), Cause> {
-        let written = self.try_write(original, headers).await;
+    pub(super) async fn write(&self, letter: Letter<'_>) -> Result<(), Cause> {
+        let written = self.try_write(letter).await;
         if written.is_err() {
             *self.is_doubtful.lock().await = true;
         }
         written
     }
 
-    async fn try_write(
-        &self,
-        original: Option<&RawRecord>,
-        headers: Option<OwnedHeaders>,
-    ) -> Result<(), Cause> {
+    async fn try_write(&self, letter: Letter<'_>) -> Result<(), Cause> {
         let producer = self.producer().await.map_err(cause)?;
-        match self.send(&producer, original, headers.clone()).await {
+        match self.send(&producer, letter.clone()).await {
             Fate::Written => Ok(()),
             Fate::Failed(cause) => Err(cause),
             // Another letter of its batch may be the one to blame.
             Fate::Suspect => {
                 let producer = self.producers.alone().await.map_err(cause)?;
-                match self.send(&producer, original, headers).await {
+                match self.send(&producer, letter).await {
                     Fate::Written => Ok(()),
                     Fate::Failed(cause) => Err(cause),
                     Fate::Suspect => Err("refused by the broker".into()),
@@ -83,21 +96,14 @@ impl LetterTopic {
         self.producers.together_after_look_up(topic).await
     }
 
-    async fn send(
-        &self,
-        producer: &Handle<LetterReceipt>,
-        original: Option<&RawRecord>,
-        headers: Option<OwnedHeaders>,
-    ) -> Fate {
+    async fn send(&self, producer: &Handle<LetterReceipt>, letter: Letter<'_>) -> Fate {
         let (receipt, fate) = LetterReceipt::new();
         let mut outgoing: Outgoing<'_, LetterReceipt> =
             BaseRecord::with_opaque_to(&self.topic, Box::new(receipt));
-        if let Some(original) = original {
-            outgoing.key = original.key.as_deref();
-            outgoing.payload = original.value.as_deref();
-            outgoing.timestamp = timestamp(original.timestamp);
-        }
-        outgoing.headers = headers;
+        outgoing.key = letter.key;
+        outgoing.payload = letter.value;
+        outgoing.timestamp = timestamp(letter.timestamp);
+        outgoing.headers = letter.headers;
         producer.send(outgoing).await;
         fate.await
     }
@@ -126,11 +132,25 @@ fn cause(error: SinkError) -> Cause {
     }
 }
 
-/// The record's own; librdkafka takes 0 for none given. Without one the letter
-/// bears the time at which it is written, as in Connect.
+/// librdkafka takes 0 for none given.
 const fn timestamp(timestamp: Option<i64>) -> Option<i64> {
     match timestamp {
         Some(0) => Some(1),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::connector::tests::good;
+
+    use super::*;
+
+    #[test]
+    fn a_topic_that_was_deleted_is_not_made_anew_by_a_letter_to_it() {
+        let topic = LetterTopic::new("dlq", good(&[]).producer);
+        let config = topic.producers.config().librdkafka();
+        assert_eq!(config.get("allow.auto.create.topics"), Some("false"));
+        config.create_native_config().unwrap();
     }
 }

@@ -9,16 +9,15 @@ mod headers;
 mod joined;
 mod returned;
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
+use rdkafka::message::OwnedHeaders;
 
 use sluice_actors::outcome::Cause;
 use sluice_actors::ports::parking::{ParkingLot, ToPark};
 use tokio::time::Instant;
 
 use crate::config::connector::{PARK_AFTER, ParkingConfig};
-use crate::kafka::letters::LetterTopic;
+use crate::kafka::letters::{Letter, LetterTopic};
 
 pub use joined::{JoinedSource, Of, States};
 pub use returned::returned;
@@ -46,11 +45,48 @@ impl ParkingLot for ParkingTopic {
     async fn park(&self, record: &ToPark) -> Result<(), Cause> {
         let due = Instant::now() + self.backoff;
         let headers = headers::of(record, due, Clock::now());
-        let original = Arc::clone(&record.original);
-        let written = self.letters.write(Some(&original), Some(headers)).await;
+        let written = self.letters.write(written(record, headers)).await;
         written.map_err(|cause| {
             let topic = self.letters.name();
             format!("{PARK_AFTER}: records cannot be parked in {topic}: {cause}").into()
         })
+    }
+}
+
+/// With the time at which it is written, as its own is in the headers: brokers
+/// refuse one that lies ahead, and delete what looks old.
+fn written(record: &ToPark, headers: OwnedHeaders) -> Letter<'_> {
+    Letter::of(&record.original, Some(headers))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sluice_actors::record::{RawRecord, RecordId};
+    use sluice_actors::testing::{partition, raw_record};
+
+    use super::*;
+
+    #[test]
+    fn no_broker_judges_a_parked_record_by_its_own_timestamp() {
+        let original = RawRecord {
+            timestamp: Some(4_000_000_000_000),
+            key: Some("k".into()),
+            ..raw_record(1)
+        };
+        let record = ToPark {
+            record: RecordId {
+                partition: partition("orders", 0),
+                offset: 1,
+            },
+            original: Arc::new(original),
+            count: 1,
+            since: Instant::now(),
+        };
+        let letter = written(&record, OwnedHeaders::new());
+        assert_eq!(letter.timestamp, None);
+        assert_eq!(letter.key, Some(&b"k"[..]));
+        assert_eq!(letter.value, record.original.value.as_deref());
     }
 }
