@@ -213,6 +213,7 @@ mod tests {
                     delivery_count: 1,
                     cause: "checksum".into(),
                 }],
+                strays: Vec::new(),
                 lock_deadline: Instant::now() + Duration::from_secs(30),
                 lock: Duration::from_secs(30),
                 acquired_at: Instant::now(),

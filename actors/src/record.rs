@@ -98,6 +98,17 @@ pub struct CorruptRange {
     pub cause: String,
 }
 
+/// A record that lies where the connector's records do, and is none of them. It
+/// is locked like any other and needs an outcome.
+#[derive(Clone, Debug)]
+pub struct Stray {
+    /// As it lies in the log.
+    pub raw: RawRecord,
+    pub cause: String,
+    /// Somebody else can deliver it: it is held for them, whatever is tolerated.
+    pub is_kept: bool,
+}
+
 /// Records of one partition that one answer of the broker locked for us.
 #[derive(Debug)]
 pub struct AcquiredBatch {
@@ -105,6 +116,7 @@ pub struct AcquiredBatch {
     /// In ascending order of offset, each offset once.
     pub records: Vec<RawRecord>,
     pub corrupt: Vec<CorruptRange>,
+    pub strays: Vec<Stray>,
     /// When the locks end, as the broker told it.
     pub lock_deadline: Instant,
     /// How long a fresh lock lasts, as the broker told it. What is left until

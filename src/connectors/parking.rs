@@ -130,8 +130,11 @@ impl ParkingPlace {
         let states_of_parked = states.clone();
         let teller = Teller::new(events.clone(), move |event| states.tell(Of::Own, event));
         let own = share::start_telling(own.kafka, own.config, own.credit, teller, runtime);
+        let group = config.share.group_id.clone();
         let teller = Teller::new(events, move |event| match event {
-            SourceEvent::Acquired(batches) => Some(SourceEvent::Acquired(returned(batches))),
+            SourceEvent::Acquired(batches) => {
+                Some(SourceEvent::Acquired(returned(batches, &group)))
+            }
             event => states_of_parked.tell(Of::Parked, event),
         });
         let topic = Arc::clone(&core.topic);

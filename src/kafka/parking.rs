@@ -9,6 +9,8 @@ mod headers;
 mod joined;
 mod returned;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use rdkafka::message::OwnedHeaders;
 
@@ -27,7 +29,8 @@ use headers::Clock;
 /// A connector's parking topic, to write to.
 pub struct ParkingTopic {
     letters: LetterTopic,
-    backoff: std::time::Duration,
+    group: String,
+    backoff: Duration,
 }
 
 impl ParkingTopic {
@@ -35,6 +38,7 @@ impl ParkingTopic {
     pub fn new(config: &ParkingConfig) -> Self {
         Self {
             letters: LetterTopic::new(&config.topic, config.producer.clone()),
+            group: config.group.clone(),
             backoff: config.backoff,
         }
     }
@@ -44,7 +48,7 @@ impl ParkingTopic {
 impl ParkingLot for ParkingTopic {
     async fn park(&self, record: &ToPark) -> Result<(), Cause> {
         let due = Instant::now() + self.backoff;
-        let headers = headers::of(record, due, Clock::now());
+        let headers = headers::of(record, &self.group, due, Clock::now());
         let written = self.letters.write(written(record, headers)).await;
         written.map_err(|cause| {
             let topic = self.letters.name();

@@ -278,7 +278,11 @@ async fn check_topic(stage: &Stage) -> Result<()> {
     }
     for record in &parked {
         assert_eq!(record.key.as_deref(), Some(&b"id-000000"[..]));
-        assert_eq!(record.headers.len(), 1 + 9, "its own, and ours");
+        assert_eq!(record.headers.len(), 1 + 11, "its own, and ours");
+        assert_eq!(ours(record, "group"), Some(stage.group()));
+        let first_time = FIRST_TIME.to_string();
+        assert_eq!(ours(record, "timestamp"), Some(first_time));
+        assert!(record.timestamp > Some(FIRST_TIME), "when it was written");
         assert_eq!(
             record.headers[0],
             ("kind".to_owned(), Some(b"test".to_vec()))

@@ -47,6 +47,7 @@ pub(super) fn batch(offsets: std::ops::Range<i64>, delivery_count: u16) -> Acqui
             })
             .collect(),
         corrupt: Vec::new(),
+        strays: Vec::new(),
         lock_deadline: now + LOCK,
         lock: LOCK,
         acquired_at: now,

@@ -328,6 +328,7 @@ impl FakeSource {
                     held: self.credit.hold(bytes.sum()),
                     records,
                     corrupt: Vec::new(),
+                    strays: Vec::new(),
                     lock_deadline: until,
                     lock: self.lock_duration,
                     acquired_at: now,

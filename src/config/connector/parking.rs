@@ -16,6 +16,8 @@ pub struct ParkingConfig {
     /// In the cluster that is read. The share group that reads it has this
     /// name, too.
     pub topic: String,
+    /// The connector's own share group: only what it parked is its own.
+    pub group: String,
     /// When the topic is missing and we create it.
     pub replication_factor: i16,
     /// `share.park.after.ms`.
@@ -63,6 +65,7 @@ impl Reading<'_> {
             self.faults.add(PARK_AFTER, obstacle);
         }
         Some(ParkingConfig {
+            group: around.share.group_id.clone(),
             replication_factor: i16::try_from(replicas).unwrap_or(i16::MAX),
             after,
             backoff,
@@ -195,6 +198,7 @@ mod tests {
         ]);
         let parking = parking.parking.unwrap();
         assert_eq!(parking.topic, "share-orders-parked", "of the connector");
+        assert_eq!(parking.group, "shared");
         assert_eq!(
             (parking.after, parking.backoff, parking.replication_factor),
             (Duration::from_secs(60), Duration::from_secs(60), 1)

@@ -17,7 +17,7 @@ use crate::kafka::letters::own_headers;
 
 const PREFIX: &str = "__sluice.parked.";
 /// In this order.
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 11] = [
     "topic",
     "topic.id",
     "partition",
@@ -27,7 +27,14 @@ const NAMES: [&str; 9] = [
     "count",
     "first.failure",
     "due",
+    "group",
+    "version",
 ];
+const GROUP: usize = 9;
+/// The last header of every format, so that it can be told from others.
+const VERSION: usize = 10;
+/// Of what is written here, and the only one that is read.
+const FORMAT: &str = "1";
 const LOG_APPEND_TIME: &str = "LogAppendTime";
 const CREATE_TIME: &str = "CreateTime";
 
@@ -69,7 +76,7 @@ impl Clock {
 }
 
 /// The record's own headers, then ours.
-pub(super) fn of(record: &ToPark, due: Instant, clock: Clock) -> OwnedHeaders {
+pub(super) fn of(record: &ToPark, group: &str, due: Instant, clock: Clock) -> OwnedHeaders {
     let RecordId { partition, offset } = &record.record;
     let original = &record.original;
     let timestamp_type = match original.timestamp_type {
@@ -86,6 +93,8 @@ pub(super) fn of(record: &ToPark, due: Instant, clock: Clock) -> OwnedHeaders {
         Some(record.count.to_string()),
         Some(clock.millis_at(record.since).to_string()),
         Some(clock.millis_at(due).to_string()),
+        Some(group.to_owned()),
+        Some(FORMAT.to_owned()),
     ];
     let texts = NAMES.iter().zip(&texts);
     texts.fold(own_headers(&original.headers), |headers, (name, text)| {
@@ -96,17 +105,37 @@ pub(super) fn of(record: &ToPark, due: Instant, clock: Clock) -> OwnedHeaders {
     })
 }
 
-/// The record that lies in the parking topic at this place, as it was where it
-/// came from. Else what it lacks.
+/// Why a record of the parking topic cannot be delivered here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Lack {
+    pub(super) text: String,
+    /// Another connector, or another version of this one, can deliver it.
+    pub(super) is_anothers: bool,
+}
+
+impl From<String> for Lack {
+    fn from(text: String) -> Self {
+        Self {
+            text,
+            is_anothers: false,
+        }
+    }
+}
+
+/// Makes of a record that lies in the parking topic at this place what it was
+/// where it came from; `group` is the one that the connector reads with. One
+/// that is none of the connector's stays as it is.
 pub(super) fn read(
-    mut raw: RawRecord,
+    raw: &mut RawRecord,
     place: &Arc<SourcePartition>,
+    group: &str,
     clock: Clock,
-) -> Result<RawRecord, String> {
+) -> Result<(), Lack> {
+    check_format(raw.headers.last(), place)?;
     let own = raw.headers.len().checked_sub(NAMES.len());
-    let own = own.ok_or("its last headers are not those of a parked record")?;
-    let ours = raw.headers.split_off(own);
-    let texts = Texts(&ours);
+    let own = own.ok_or_else(|| unread(0))?;
+    let texts = Texts(&raw.headers[own..]);
+    check_group(texts.text(GROUP)?, group, place)?;
     let origin = RecordId {
         partition: Arc::new(SourcePartition {
             topic: texts.text(0)?.into(),
@@ -115,11 +144,11 @@ pub(super) fn read(
         }),
         offset: texts.number(3)?,
     };
-    raw.timestamp = match texts.value(4)? {
+    let timestamp = match texts.value(4)? {
         Some(_) => Some(texts.number(4)?),
         None => None,
     };
-    raw.timestamp_type = match texts.text(5)? {
+    let timestamp_type = match texts.text(5)? {
         LOG_APPEND_TIME => TimestampType::LogAppendTime,
         _ => TimestampType::CreateTime,
     };
@@ -133,8 +162,45 @@ pub(super) fn read(
         since: clock.instant_at(texts.number(7)?),
         due: clock.instant_at(texts.number(8)?),
     };
+    raw.headers.truncate(own);
+    raw.timestamp = timestamp;
+    raw.timestamp_type = timestamp_type;
     raw.parked = Some(Arc::new(parked));
-    Ok(raw)
+    Ok(())
+}
+
+fn check_format(last: Option<&RawHeader>, place: &SourcePartition) -> Result<(), Lack> {
+    let version = last.filter(|it| is_named(it, VERSION));
+    let format = version.and_then(|it| text(it.value.as_deref()));
+    let format = format.ok_or_else(|| unread(VERSION))?;
+    if format == FORMAT {
+        return Ok(());
+    }
+    Err(Lack {
+        text: format!(
+            "was parked in topic {} by another version of this worker, in format {format} where \
+             this one reads {FORMAT}: it is kept until a worker of that version reads it; stop \
+             this one, or bring it to that version",
+            place.topic
+        ),
+        is_anothers: true,
+    })
+}
+
+fn check_group(theirs: &str, ours: &str, place: &SourcePartition) -> Result<(), Lack> {
+    if theirs == ours {
+        return Ok(());
+    }
+    let topic = &place.topic;
+    Err(Lack {
+        text: format!(
+            "was parked in topic {topic} by a connector of share group {theirs}, and this \
+             connector's is {ours}: it is kept for that one; if it is this one under another \
+             group, set share.group.id={theirs} until group {topic} has no lag; else give one of \
+             the two another name"
+        ),
+        is_anothers: true,
+    })
 }
 
 /// Our headers, by their places in [`NAMES`].
@@ -143,23 +209,28 @@ struct Texts<'a>(&'a [RawHeader]);
 impl<'a> Texts<'a> {
     fn value(&self, place: usize) -> Result<Option<&'a [u8]>, String> {
         let header = &self.0[place];
-        let name = header.key.strip_prefix(PREFIX.as_bytes());
-        match name == Some(NAMES[place].as_bytes()) {
+        match is_named(header, place) {
             true => Ok(header.value.as_deref()),
             false => Err(unread(place)),
         }
     }
 
     fn text(&self, place: usize) -> Result<&'a str, String> {
-        let text = self
-            .value(place)?
-            .and_then(|it| std::str::from_utf8(it).ok());
-        text.ok_or_else(|| unread(place))
+        text(self.value(place)?).ok_or_else(|| unread(place))
     }
 
     fn number<N: std::str::FromStr>(&self, place: usize) -> Result<N, String> {
         self.text(place)?.parse().map_err(|_| unread(place))
     }
+}
+
+fn is_named(header: &RawHeader, place: usize) -> bool {
+    let name = header.key.strip_prefix(PREFIX.as_bytes());
+    name == Some(NAMES[place].as_bytes())
+}
+
+fn text(value: Option<&[u8]>) -> Option<&str> {
+    value.and_then(|it| std::str::from_utf8(it).ok())
 }
 
 fn unread(place: usize) -> String {
@@ -183,6 +254,15 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+    const GROUP_ID: &str = "share-orders";
+
+    fn back(
+        mut raw: RawRecord,
+        place: &Arc<SourcePartition>,
+        clock: Clock,
+    ) -> Result<RawRecord, Lack> {
+        read(&mut raw, place, GROUP_ID, clock).map(|()| raw)
+    }
 
     fn original() -> RawRecord {
         let own = |key: &'static str, value: Option<&'static str>| RawHeader {
@@ -218,7 +298,7 @@ mod tests {
 
     /// As it comes back from the topic.
     fn written(record: &ToPark, due: Instant, clock: Clock) -> RawRecord {
-        let headers = of(record, due, clock);
+        let headers = of(record, GROUP_ID, due, clock);
         let headers = headers.iter().map(|it| RawHeader {
             key: it.key.to_owned().into(),
             value: it.value.map(|value| value.to_vec().into()),
@@ -239,7 +319,7 @@ mod tests {
         let (since, due) = (clock.instant - 9 * SECOND, clock.instant + 60 * SECOND);
         let record = to_park(original(), since);
         let place = partition("share-orders-parked", 0);
-        let back = read(written(&record, due, clock), &place, clock).unwrap();
+        let back = back(written(&record, due, clock), &place, clock).unwrap();
         let expected = original();
         assert_eq!(back.headers, expected.headers);
         assert_eq!(
@@ -261,24 +341,54 @@ mod tests {
         let clock = Clock::now();
         let record = to_park(raw_record(1), clock.instant);
         let written = written(&record, clock.instant, clock);
-        let back = read(written, &partition("p", 0), clock).unwrap();
+        let back = back(written, &partition("p", 0), clock).unwrap();
         assert_eq!((back.timestamp, back.headers.len()), (None, 0));
     }
 
     #[test]
     fn a_record_that_somebody_else_wrote_is_told_without_its_contents() {
         let (clock, place) = (Clock::now(), partition("p", 0));
-        assert!(read(original(), &place, clock).is_err(), "too few");
+        assert!(back(original(), &place, clock).is_err(), "another's");
         let record = to_park(raw_record(1), clock.instant);
         let mut odd = written(&record, clock.instant, clock);
         odd.headers[3].value = Some("s3cret".into());
-        let error = read(odd, &place, clock).unwrap_err();
-        assert_eq!(
-            error,
-            "its header __sluice.parked.offset is missing or unreadable"
-        );
+        let error = back(odd, &place, clock).unwrap_err();
+        let text = "its header __sluice.parked.offset is missing or unreadable";
+        assert_eq!(error, Lack::from(text.to_owned()));
         let mut odd = written(&record, clock.instant, clock);
         odd.headers.swap(0, 1);
-        assert!(read(odd, &place, clock).is_err(), "another order");
+        assert!(back(odd, &place, clock).is_err(), "another order");
+        let mut odd = written(&record, clock.instant, clock);
+        odd.headers.remove(0);
+        assert!(back(odd, &place, clock).is_err(), "too few");
+    }
+
+    #[test]
+    fn a_record_that_another_can_deliver_is_told_apart_and_left_as_it_is() {
+        let (clock, place) = (Clock::now(), partition("share-orders-parked", 0));
+        let record = to_park(original(), clock.instant);
+        let read_by = |raw: &mut RawRecord, group: &str| read(raw, &place, group, clock);
+        let mut raw = written(&record, clock.instant, clock);
+        let headers = raw.headers.clone();
+        let lack = read_by(&mut raw, "mine").unwrap_err();
+        assert!(lack.is_anothers);
+        for named in [
+            "topic share-orders-parked",
+            "group share-orders,",
+            "is mine:",
+        ] {
+            assert!(lack.text.contains(named), "{}", lack.text);
+        }
+        assert_eq!((&raw.headers, raw.timestamp), (&headers, Some(5)));
+        // Whatever a later format has in front of it.
+        let version = raw.headers.pop().unwrap();
+        raw.headers.drain(4..);
+        let value = Some("2".into());
+        raw.headers.push(RawHeader { value, ..version });
+        let lack = read_by(&mut raw, GROUP_ID).unwrap_err();
+        assert!(
+            lack.is_anothers && lack.text.contains("format 2"),
+            "{lack:?}"
+        );
     }
 }

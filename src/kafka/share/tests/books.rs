@@ -104,6 +104,7 @@ impl Desk {
             partition: Arc::clone(&self.partition),
             records: records.map(raw_record).collect(),
             corrupt: corrupt.collect(),
+            strays: Vec::new(),
             lock_deadline: self.now + LOCK,
             lock: LOCK,
             acquired_at: self.now,

@@ -47,6 +47,7 @@ fn batch(acquired: Acquired) -> AcquiredBatch {
         partition: acquired.partition,
         records: offsets.map(raw_record).collect(),
         corrupt: Vec::new(),
+        strays: Vec::new(),
         lock_deadline: acquired.deadline,
         lock: acquired.lock,
         acquired_at: acquired.arrived_at,
