@@ -79,13 +79,7 @@ async fn make_group_ready(
         reset_given: true,
     };
     let mut warnings = admin.check_share_group(&check).await?;
-    let wanted = WantedSettings {
-        auto_offset_reset: None,
-        max_record_locks: None,
-        delivery_limit: Some(own.delivery_limit.value).filter(|_| own.delivery_limit.known),
-        lock_duration: config.share.record_lock_duration,
-    };
-    let prepared = admin.prepare_share_group(group, &wanted).await?;
+    let prepared = admin.prepare_share_group(group, &wanted(own)).await?;
     warnings.extend(prepared.warnings);
     for warning in warnings {
         tracing::warn!(connector = %config.name, "{warning}");
@@ -108,6 +102,16 @@ async fn make_group_ready(
         )));
     }
     Ok(())
+}
+
+/// The attempts and the locks that the connector's group really has.
+fn wanted(own: &GroupSettings) -> WantedSettings {
+    WantedSettings {
+        auto_offset_reset: None,
+        max_record_locks: None,
+        delivery_limit: own.delivery_limit.known.then_some(own.delivery_limit.value),
+        lock_duration: own.lock_duration.known.then_some(own.lock_duration.value),
+    }
 }
 
 impl ParkingPlace {
@@ -150,5 +154,37 @@ impl ParkingPlace {
             topic,
         };
         (own, Arc::new(joined), told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::kafka::admin::Setting;
+
+    fn set<T>(value: T) -> Setting<T> {
+        Setting { value, known: true }
+    }
+
+    #[test]
+    fn the_parked_groups_locks_and_attempts_are_those_that_the_own_group_has() {
+        let mut own = GroupSettings {
+            lock_duration: set(Duration::from_secs(7)),
+            delivery_limit: set(9),
+            max_record_locks: set(4000),
+            renew_enabled: set(true),
+            auto_offset_reset: set("latest".to_owned()),
+        };
+        let expected = WantedSettings {
+            delivery_limit: Some(9),
+            lock_duration: Some(Duration::from_secs(7)),
+            ..WantedSettings::default()
+        };
+        assert_eq!(wanted(&own), expected);
+        own.lock_duration.known = false;
+        own.delivery_limit.known = false;
+        assert_eq!(wanted(&own), WantedSettings::default(), "what is assumed");
     }
 }

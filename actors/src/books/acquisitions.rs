@@ -20,7 +20,7 @@ impl Books {
             .map(|record| (record.offset, record.delivery_count));
         let (deadline, now) = (batch.lock_deadline, batch.acquired_at);
         self.now = now;
-        self.lock_duration = batch.lock;
+        self.locks.note(&batch.partition, batch.lock);
         self.note_returns(batch);
         for corrupt in &batch.corrupt {
             let offsets = corrupt.first_offset..=corrupt.last_offset;

@@ -22,7 +22,6 @@ mod tests;
 mod waiting;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ahash::AHashMap;
 use tokio::time::Instant;
@@ -43,6 +42,7 @@ use crate::parking::Returns;
 use crate::record::{SinkRecord, TopicId};
 use crate::retry::RetryPolicy;
 use crate::work_queue::WorkQueue;
+use locks::LockTimes;
 use puts::Puts;
 
 /// A record that keeps failing.
@@ -85,8 +85,7 @@ pub struct Books {
     policy: Policy,
     credit: Arc<Credit>,
     circuit: Arc<SharedCircuit>,
-    /// How long a fresh lock lasts, as the broker told it last.
-    lock_duration: Duration,
+    locks: LockTimes,
     /// When what is being entered happened.
     now: Instant,
     /// When the locks were looked after last.
@@ -121,7 +120,7 @@ impl Books {
             policy,
             credit,
             circuit: Arc::new(SharedCircuit::new(policy.tasks, rest)),
-            lock_duration: Duration::ZERO,
+            locks: LockTimes::default(),
             now: Instant::now(),
             watched_at: None,
             delivered: 0,

@@ -381,12 +381,17 @@ impl Ledger {
         }
     }
 
-    /// Ranges whose lock ends within `margin` and that nobody has settled;
-    /// each is asked for once until its answer has come.
-    pub fn renewals(&mut self, now: Instant, margin: Duration) -> Vec<SettleRange> {
+    /// Ranges whose lock ends within the margin of their partition, and that
+    /// nobody has settled; each is asked for once until its answer has come.
+    pub fn renewals(
+        &mut self,
+        now: Instant,
+        margin: impl Fn(&SourcePartition) -> Duration,
+    ) -> Vec<SettleRange> {
         let mut ranges = Vec::new();
         for ledger in self.partitions.values_mut() {
-            ledger.renewals(now + margin, &mut ranges);
+            let until = now + margin(ledger.partition());
+            ledger.renewals(until, &mut ranges);
         }
         ranges
     }

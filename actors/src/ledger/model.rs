@@ -299,7 +299,7 @@ impl Bench {
                 expected.insert(*place);
             }
         }
-        let ranges = self.ledger.renewals(self.now, margin);
+        let ranges = self.ledger.renewals(self.now, |_| margin);
         self.send(ranges, Settlement::Renew, &expected);
     }
 

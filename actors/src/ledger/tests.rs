@@ -173,14 +173,14 @@ fn a_record_that_is_settled_is_not_renewed() {
     let acquisition = bench.acquire(0..3, 1);
     bench.lease(1, 1, acquisition);
     bench.step(1, bench.accept(), 1, acquisition);
-    let renewals = bench.ledger.renewals(bench.now, LOCK);
+    let renewals = bench.ledger.renewals(bench.now, |_| LOCK);
     let ranges: Vec<_> = renewals
         .iter()
         .map(|range| (range.first_offset, range.last_offset))
         .collect();
     assert_eq!(ranges, [(0, 0), (2, 2)]);
     assert!(
-        bench.ledger.renewals(bench.now, LOCK).is_empty(),
+        bench.ledger.renewals(bench.now, |_| LOCK).is_empty(),
         "asked once"
     );
 }
@@ -189,14 +189,14 @@ fn a_record_that_is_settled_is_not_renewed() {
 fn a_renewal_moves_the_deadline() {
     let mut bench = Bench::new();
     bench.acquire(0..1, 1);
-    assert!(bench.ledger.renewals(bench.now, LOCK / 2).is_empty());
+    assert!(bench.ledger.renewals(bench.now, |_| LOCK / 2).is_empty());
     bench.now += LOCK * 2 / 3;
-    assert_eq!(bench.ledger.renewals(bench.now, LOCK / 2).len(), 1);
+    assert_eq!(bench.ledger.renewals(bench.now, |_| LOCK / 2).len(), 1);
     let lock_deadline = bench.now + LOCK;
     bench.answer(0, 0, Settlement::Renew, Answer::Renewed { lock_deadline });
     bench.now += LOCK * 2 / 3;
     assert_eq!(bench.ledger.expire(bench.now), 0);
-    assert_eq!(bench.ledger.renewals(bench.now, LOCK / 2).len(), 1);
+    assert_eq!(bench.ledger.renewals(bench.now, |_| LOCK / 2).len(), 1);
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn a_held_record_stays_until_it_is_given_back() {
     bench.step(0, Step::Hold, 0, acquisition);
     assert_eq!(bench.ledger.held(), 1);
     assert!(bench.step(0, bench.accept(), 0, acquisition).is_empty());
-    assert_eq!(bench.ledger.renewals(bench.now, LOCK).len(), 1);
+    assert_eq!(bench.ledger.renewals(bench.now, |_| LOCK).len(), 1);
     assert_eq!(
         bench
             .ledger
