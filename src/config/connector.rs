@@ -31,7 +31,7 @@ mod reading;
 pub use chain::{PredicateConfig, TransformConfig};
 pub use dead_letters::{DeadLetters, WrittenDeadLetters};
 pub(crate) use limits::is_topic;
-pub use parking::ParkingConfig;
+pub use parking::{ParkingConfig, parking_topic};
 use reading::Reading;
 
 /// Which topics are read.

@@ -52,7 +52,7 @@ pub(super) fn keep(
 }
 
 /// Of all partitions together; unknown while the broker knows none.
-fn total(positions: &[SharePosition]) -> Option<u64> {
+pub(super) fn total(positions: &[SharePosition]) -> Option<u64> {
     let known = positions.iter().filter_map(|at| at.lag);
     let known = known.filter_map(|lag| u64::try_from(lag).ok());
     known.reduce(|one, other| one + other)

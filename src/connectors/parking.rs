@@ -10,8 +10,11 @@ use sluice_actors::supervisor::Parking;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
+use super::lag;
 use super::start::{SERVERS, StartError, check_renewal, connect, source_config};
-use crate::config::connector::{ConnectorConfig, PARK_AFTER, PARK_REPLICATION, ParkingConfig};
+use crate::config::connector::{
+    ConnectorConfig, PARK_AFTER, PARK_REPLICATION, ParkingConfig, parking_topic,
+};
 use crate::kafka::admin::{Admin, GroupSettings, OwnTopic, ShareGroupCheck, WantedSettings};
 use crate::kafka::parking::{JoinedSource, Of, ParkingTopic, States, returned};
 use crate::kafka::share::{self, ShareSource, ShareSourceConfig, Teller};
@@ -35,6 +38,40 @@ pub(super) struct ParkingPlace {
     kafka: Kafka,
 }
 
+/// Records that were parked while parking was on lie where nobody looks. Who
+/// has never parked need not have rights there.
+async fn warn_of_left_ones(connector: &str, admin: &Admin) {
+    let topic = parking_topic(connector);
+    let left = match admin.has_topic(&topic).await {
+        Ok(true) => admin.share_positions(&topic).await.map(Some),
+        Ok(false) => Ok(None),
+        Err(error) => Err(error),
+    };
+    match left {
+        Ok(Some(positions)) => {
+            if let Some(warning) = left_ones(&topic, lag::total(&positions)) {
+                tracing::warn!(connector, "{warning}");
+            }
+        }
+        Ok(None) => {}
+        Err(error) => tracing::debug!(connector, %error, "looking for parked records failed"),
+    }
+}
+
+/// `lag` is that of the topic's group.
+fn left_ones(topic: &str, lag: Option<u64>) -> Option<String> {
+    let left = match lag {
+        Some(0) => return None,
+        Some(lag) => format!("holds {lag} parked records"),
+        None => "may hold parked records".to_owned(),
+    };
+    Some(format!(
+        "topic {topic} {left} of a connector of this name, and nothing is parked or read there \
+         without {PARK_AFTER}: set it again until share group {topic} has no lag, or delete topic \
+         and group if nobody needs them"
+    ))
+}
+
 /// `None` when nothing is parked. `own` are the settings of the connector's
 /// group.
 pub(super) async fn prepare(
@@ -43,6 +80,7 @@ pub(super) async fn prepare(
     own: &GroupSettings,
 ) -> Result<Option<ParkingPlace>, StartError> {
     let Some(parking) = &config.parking else {
+        warn_of_left_ones(&config.name, admin).await;
         return Ok(None);
     };
     let topic = OwnTopic {
@@ -166,6 +204,18 @@ mod tests {
 
     fn set<T>(value: T) -> Setting<T> {
         Setting { value, known: true }
+    }
+
+    #[test]
+    fn records_that_are_left_behind_are_told_of_with_the_remedy() {
+        let topic = "share-orders-parked";
+        assert_eq!(left_ones(topic, Some(0)), None);
+        for (lag, says) in [(Some(3), "holds 3 parked"), (None, "may hold")] {
+            let warning = left_ones(topic, lag).unwrap();
+            for named in [says, topic, "without share.park.after.ms: set it again"] {
+                assert!(warning.contains(named), "{warning}");
+            }
+        }
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod logins;
 mod main_job;
 mod memory;
 mod outage;
+mod parked_before;
 mod parking;
 mod poison;
 mod reauthentication;

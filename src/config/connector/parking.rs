@@ -51,9 +51,7 @@ impl Reading<'_> {
             }
             return None;
         };
-        // By the connector, not by its group: another one of that group would
-        // deliver the records elsewhere.
-        let topic = format!("share-{}-parked", around.connector);
+        let topic = parking_topic(around.connector);
         let mut reader = self.reader();
         let backoff = limits::milliseconds(reader.int(PARK_BACKOFF));
         let replicas = reader.int(PARK_REPLICATION);
@@ -91,6 +89,13 @@ impl Reading<'_> {
         );
         producer.beside_consumer(&around.consumer.client, client_id)
     }
+}
+
+/// Where a connector's records are parked. By its name, not by its group:
+/// another one of that group would deliver the records elsewhere.
+#[must_use]
+pub fn parking_topic(connector: &str) -> String {
+    format!("share-{connector}-parked")
 }
 
 /// What a connector that parks cannot be, and what to do.

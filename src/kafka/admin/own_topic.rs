@@ -23,16 +23,23 @@ pub struct OwnTopic<'a> {
     pub replication_key: &'static str,
 }
 
+/// Who created a topic.
+enum Created {
+    Now,
+    /// Another was quicker, with settings of its own.
+    Meanwhile,
+}
+
 impl Admin {
     /// Creates a topic of our own, if it is not there.
     ///
     /// # Errors
     /// Missing rights, and more replicas than brokers.
     pub async fn create_own_topic(&self, topic: OwnTopic<'_>) -> Result<(), AdminError> {
-        match self.has_topic(topic.name).await? {
-            true => Ok(()),
-            false => self.create(topic, &[]).await,
+        if !self.has_topic(topic.name).await? {
+            self.create(topic, &[]).await?;
         }
+        Ok(())
     }
 
     /// The same for a topic that keeps all that is in it, whatever its age; one
@@ -43,7 +50,14 @@ impl Admin {
     pub async fn create_lasting_topic(&self, topic: OwnTopic<'_>) -> Result<(), AdminError> {
         match self.has_topic(topic.name).await? {
             true => self.check_that_it_lasts(topic.name).await,
-            false => self.create(topic, &KEEPS_ALL).await,
+            false => self.create_lasting(topic).await,
+        }
+    }
+
+    async fn create_lasting(&self, topic: OwnTopic<'_>) -> Result<(), AdminError> {
+        match self.create(topic, &KEEPS_ALL).await? {
+            Created::Now => Ok(()),
+            Created::Meanwhile => self.check_that_it_lasts(topic.name).await,
         }
     }
 
@@ -72,7 +86,7 @@ impl Admin {
         &self,
         topic: OwnTopic<'_>,
         configs: &[(&str, &str)],
-    ) -> Result<(), AdminError> {
+    ) -> Result<Created, AdminError> {
         let OwnTopic {
             name,
             replication_factor,
@@ -86,10 +100,11 @@ impl Admin {
         match self.try_create(name, replication_factor, configs).await {
             Ok(()) => {
                 tracing::info!(topic = name, replication_factor, "topic created");
-                Ok(())
+                Ok(Created::Now)
             }
-            // Another worker was quicker.
-            Err(error) if code(&error) == Some(ErrorCode::TopicAlreadyExists) => Ok(()),
+            Err(error) if code(&error) == Some(ErrorCode::TopicAlreadyExists) => {
+                Ok(Created::Meanwhile)
+            }
             Err(error) if code(&error) == Some(ErrorCode::InvalidReplicationFactor) => {
                 Err(AdminError::TooFewBrokers {
                     key: replication_key,
@@ -117,7 +132,9 @@ impl Admin {
         created.into_values().collect()
     }
 
-    async fn has_topic(&self, topic: &str) -> Result<bool, AdminError> {
+    /// # Errors
+    /// Missing rights.
+    pub async fn has_topic(&self, topic: &str) -> Result<bool, AdminError> {
         let attempt = Attempt {
             doing: "read the description",
             // It brings DESCRIBE along, and letters need it.
@@ -149,7 +166,29 @@ fn forgets(told: &[(String, String)]) -> Option<(&'static str, &'static str, &st
 
 #[cfg(test)]
 mod tests {
+    use krafka::Kafka;
+    use krafka::testing::FakeBroker;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_topic_that_another_created_meanwhile_is_looked_at_too() {
+        let broker = FakeBroker::start().await.unwrap();
+        let servers = broker.bootstrap_servers();
+        let kafka = Kafka::builder(servers.clone()).connect().await.unwrap();
+        let admin = Admin::new(kafka.admin(), servers);
+        let topic = |name| OwnTopic {
+            name,
+            replication_factor: 1,
+            replication_key: "replicas",
+        };
+        admin.create_lasting(topic("ours")).await.unwrap();
+        broker.create_topic("theirs", 1);
+        // This broker tells no settings.
+        let error = admin.create_lasting(topic("theirs")).await.unwrap_err();
+        let wanted = "cannot read the settings of topic theirs";
+        assert!(error.to_string().starts_with(wanted), "{error}");
+    }
 
     #[test]
     fn a_topic_that_drops_what_is_old_is_told() {
