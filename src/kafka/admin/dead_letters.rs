@@ -24,13 +24,39 @@ const SHARE_VERSION: &str = "share.version";
 /// From this level on brokers write dead letters.
 const WITH_DEAD_LETTERS: i16 = 2;
 
+/// What a broker's own settings say: that of the partition that a record is of
+/// writes its letter, so that all of them count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Rules {
+    broker: i32,
+    prefix: String,
+    auto_create: bool,
+}
+
+impl Rules {
+    fn read(broker: i32, told: Vec<(String, String)>) -> Self {
+        let mut rules = Self {
+            broker,
+            ..Self::default()
+        };
+        for (key, value) in told {
+            match key.as_str() {
+                PREFIX => rules.prefix = value,
+                AUTO_CREATE => rules.auto_create = value == "true",
+                _ => {}
+            }
+        }
+        rules
+    }
+}
+
 /// What the cluster says about a topic of the brokers' dead letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Ground {
     /// The finalized level; 0 if there is none.
     share_version: i16,
-    prefix: String,
-    auto_create: bool,
+    /// Of each broker.
+    rules: Vec<Rules>,
     /// Whether the topic takes letters of groups; `None` if it is not there.
     for_groups: Option<bool>,
 }
@@ -39,8 +65,7 @@ struct Ground {
 fn obstacle(topic: &str, ground: &Ground, servers: &str) -> Option<String> {
     let Ground {
         share_version,
-        prefix,
-        auto_create,
+        rules,
         for_groups,
     } = ground;
     if *share_version < WITH_DEAD_LETTERS {
@@ -50,24 +75,39 @@ fn obstacle(topic: &str, ground: &Ground, servers: &str) -> Option<String> {
              --bootstrap-server {servers} upgrade --feature {SHARE_VERSION}={WITH_DEAD_LETTERS}`"
         ));
     }
-    if !topic.starts_with(prefix) {
+    if let Some(Rules { broker, prefix, .. }) =
+        rules.iter().find(|rules| !topic.starts_with(&rules.prefix))
+    {
         return Some(format!(
-            "brokers write dead letters only to topics whose names begin with {prefix} ({PREFIX}); \
-             take {prefix}{topic}"
+            "broker {broker} writes dead letters only to topics whose names begin with {prefix} \
+             ({PREFIX}); {}",
+            prefix_remedy(topic, rules)
         ));
     }
-    match for_groups {
-        None if !auto_create => Some(format!(
-            "the topic is not there, and brokers do not create it ({AUTO_CREATE}=false); create \
-             it with `kafka-topics.sh --bootstrap-server {servers} --create --topic {topic} \
-             --config {FOR_GROUPS}=true`"
+    let creates_none = rules.iter().find(|rules| !rules.auto_create);
+    match (for_groups, creates_none) {
+        (None, Some(Rules { broker, .. })) => Some(format!(
+            "the topic is not there, and broker {broker} does not create it \
+             ({AUTO_CREATE}=false); create it with `kafka-topics.sh --bootstrap-server {servers} \
+             --create --topic {topic} --config {FOR_GROUPS}=true`"
         )),
-        Some(false) => Some(format!(
+        (Some(false), _) => Some(format!(
             "the topic takes no dead letters of groups; allow it with `kafka-configs.sh \
              --bootstrap-server {servers} --alter --entity-type topics --entity-name {topic} \
              --add-config {FOR_GROUPS}=true`"
         )),
-        None | Some(true) => None,
+        (None | Some(true), _) => None,
+    }
+}
+
+/// A name that all brokers write to, if there is one.
+fn prefix_remedy(topic: &str, rules: &[Rules]) -> String {
+    let prefixes = || rules.iter().map(|rules| rules.prefix.as_str());
+    let longest = prefixes().max_by_key(|prefix| prefix.len());
+    let longest = longest.unwrap_or_default();
+    match prefixes().all(|prefix| longest.starts_with(prefix)) {
+        true => format!("take {longest}{topic}"),
+        false => "set the same prefix on all brokers".to_owned(),
     }
 }
 
@@ -154,16 +194,13 @@ impl Admin {
             // Older brokers know none of the rest.
             return Ok(Ground {
                 share_version,
-                prefix: String::new(),
-                auto_create: false,
+                rules: Vec::new(),
                 for_groups: None,
             });
         }
-        let (prefix, auto_create) = self.brokers_rules().await?;
         Ok(Ground {
             share_version,
-            prefix,
-            auto_create,
+            rules: self.brokers_rules().await?,
             for_groups: self.takes_letters_of_groups(topic).await?,
         })
     }
@@ -184,8 +221,7 @@ impl Admin {
         Ok(level.map_or(0, |feature| feature.max_version_level))
     }
 
-    /// The prefix, and whether brokers create topics.
-    async fn brokers_rules(&self) -> Result<(String, bool), AdminError> {
+    async fn brokers_rules(&self) -> Result<Vec<Rules>, AdminError> {
         let attempt = Attempt {
             doing: "read the settings",
             right: "DESCRIBE_CONFIGS",
@@ -196,18 +232,12 @@ impl Admin {
             .describe_cluster(DescribeClusterOptions::default())
             .await;
         let cluster = described.map_err(|error| attempt.failed(error))?;
-        let mut rules = (String::new(), false);
-        let Some(broker) = cluster.brokers.first() else {
-            return Ok(rules);
-        };
-        let broker = ConfigResource::broker(broker.id);
-        let told = self.settings(broker, &[PREFIX, AUTO_CREATE]).await;
-        for (key, value) in told.map_err(|error| attempt.failed(error))? {
-            match key.as_str() {
-                PREFIX => rules.0 = value,
-                AUTO_CREATE => rules.1 = value == "true",
-                _ => {}
-            }
+        let mut rules = Vec::new();
+        for broker in cluster.brokers {
+            let resource = ConfigResource::broker(broker.id);
+            let told = self.settings(resource, &[PREFIX, AUTO_CREATE]).await;
+            let told = told.map_err(|error| attempt.failed(error))?;
+            rules.push(Rules::read(broker.id, told));
         }
         Ok(rules)
     }
@@ -255,11 +285,16 @@ mod tests {
     use super::super::group_settings::Entry;
     use super::*;
 
+    fn rules(broker: i32, prefix: &str, auto_create: &str) -> Rules {
+        let told = [(PREFIX, prefix), (AUTO_CREATE, auto_create), ("other", "x")];
+        let told = told.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        Rules::read(broker, told.into())
+    }
+
     fn ground() -> Ground {
         Ground {
             share_version: 2,
-            prefix: "dlq.".to_owned(),
-            auto_create: false,
+            rules: vec![rules(1, "dlq.", "false"), rules(2, "dlq.", "false")],
             for_groups: Some(true),
         }
     }
@@ -288,11 +323,49 @@ mod tests {
     fn a_topic_that_takes_letters_is_in_nobodys_way() {
         assert_eq!(obstacle_of("dlq.orders", &ground()), "");
         let to_be_created = Ground {
-            auto_create: true,
+            rules: vec![rules(1, "dlq.", "true"), rules(2, "", "true")],
             for_groups: None,
             ..ground()
         };
         assert_eq!(obstacle_of("dlq.orders", &to_be_created), "");
+    }
+
+    #[test]
+    fn each_broker_has_its_own_prefix_and_the_one_that_is_in_the_way_is_named() {
+        let text_with = |prefix| {
+            let ground = Ground {
+                rules: vec![rules(1, "dlq.", "false"), rules(2, prefix, "false")],
+                ..ground()
+            };
+            obstacle_of("dlq.orders", &ground)
+        };
+        assert_eq!(text_with(""), "", "any name");
+        let text = text_with("dlq.eu.");
+        assert!(
+            text.starts_with("broker 2 writes dead letters only"),
+            "{text}"
+        );
+        assert!(text.ends_with("take dlq.eu.dlq.orders"), "{text}");
+        let text = text_with("dead.");
+        assert!(
+            text.ends_with("set the same prefix on all brokers"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_topic_that_one_broker_would_not_create_must_be_there() {
+        let text_for = |for_groups| {
+            let ground = Ground {
+                rules: vec![rules(1, "dlq.", "true"), rules(2, "dlq.", "false")],
+                for_groups,
+                ..ground()
+            };
+            obstacle_of("dlq.orders", &ground)
+        };
+        let text = text_for(None);
+        assert!(text.contains("broker 2 does not create it"), "{text}");
+        assert_eq!(text_for(Some(true)), "");
     }
 
     #[test]
