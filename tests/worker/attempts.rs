@@ -189,6 +189,29 @@ async fn on_the_last_attempt_a_tolerated_failure_is_put_aside_with_its_cause() -
     Ok(())
 }
 
+/// KIP-1302's way: far from the limit a record that fails goes back at once, each
+/// time, whatever the retry policy would do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_to_be_tried_again_is_released_each_time_below_the_limit() -> Result<()> {
+    let stage = stage_with_limit("released", LIMIT, RECORDS).await?;
+    let mut connector = stage.to_null(2);
+    connector["share.retriable"] = json!("release");
+    connector["retry.match"] = json!("value=id-000007,times=2");
+    let worker = stage.worker(&connector)?;
+    let all = |status: &Value| status["accepted"] == RECORDS && status["in_flight"] == 0;
+    let status = wait_for_status(&worker, "all are accepted", PATIENCE, all).await?;
+    for (field, expected) in [("released", 2), ("redelivered", 2), ("lost", 0)] {
+        assert_eq!(status[field], expected, "{field} of {status}");
+    }
+    Tally::from_json_lines(&stage.file(), "/id")?.exactly_once(ids(RECORDS))?;
+    stage
+        .admin
+        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
+        .await?;
+    assert_eq!(worker.stop(PATIENCE).await?.code(), Some(0));
+    Ok(())
+}
+
 /// The one way left: the operator hears of each record by name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_on_the_last_attempt_names_what_the_broker_archives() -> Result<()> {
