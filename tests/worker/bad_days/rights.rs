@@ -6,7 +6,8 @@ use krafka::admin::{
     CreateAclsOptions, DeleteAclsOptions,
 };
 use serde_json::{Value, json};
-use sluice_test_support::produce::{json_records, produce};
+use sluice_test_support::counting::Tally;
+use sluice_test_support::produce::{ids, json_records, produce};
 use sluice_test_support::worker::{Worker, WorkerOptions};
 
 use super::case::{Case, PATIENCE, connector};
@@ -57,15 +58,25 @@ impl Right<'_> {
 }
 
 async fn grant_all(stage: &Stage, topics: &[&str], group: &str) -> Result<()> {
-    use AclOperation::{AlterConfigs, Describe, DescribeConfigs, Read};
+    use AclOperation::{AlterConfigs, DescribeConfigs};
+    let kind = AclResourceType::Group;
+    for operation in [DescribeConfigs, AlterConfigs] {
+        Right(kind, group, operation).grant(stage).await?;
+    }
+    grant_all_but_settings(stage, topics, group).await
+}
+
+/// What is needed to read the topics, and nothing on the group's settings: the
+/// right to change them would be one to read them.
+async fn grant_all_but_settings(stage: &Stage, topics: &[&str], group: &str) -> Result<()> {
+    use AclOperation::{Describe, Read};
     let mut rights = vec![Right(AclResourceType::Cluster, "kafka-cluster", Describe)];
     for topic in topics {
         let kind = AclResourceType::Topic;
         rights.extend([Read, Describe].map(|operation| Right(kind, topic, operation)));
     }
     let kind = AclResourceType::Group;
-    let operations = [Read, Describe, DescribeConfigs, AlterConfigs];
-    rights.extend(operations.map(|operation| Right(kind, group, operation)));
+    rights.extend([Read, Describe].map(|operation| Right(kind, group, operation)));
     let consumer_group = group.replacen("share-", "connect-", 1);
     rights.push(Right(kind, &consumer_group, Describe));
     for right in rights {
@@ -183,5 +194,45 @@ async fn rights_on_a_topic_that_were_never_there_are_named_from_the_start() -> R
         status["accepted"] == 100 && trouble.contains(&closed) && trouble.contains("grant READ")
     };
     wait_for_status(&worker, "one is read, the other named", PATIENCE, named).await?;
+    Ok(())
+}
+
+/// The limit is 5, and a record that may go back would do so four times.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_is_held_from_its_second_delivery_if_the_limit_may_not_be_read() -> Result<()> {
+    const RECORDS: usize = 100;
+    let site = Site::alone().await?;
+    let stage = Stage::on(site.kafka, "unread", PARTITIONS, 1).await?;
+    let group = stage.group();
+    grant_all_but_settings(&stage, &[&stage.name], &group).await?;
+    let settings = [
+        ("share.auto.offset.reset", "earliest"),
+        ("share.delivery.count.limit", "5"),
+    ];
+    stage.admin.alter_group(&group, &settings).await?;
+    let servers = stage.kafka.bootstrap_servers();
+    produce(servers, &stage.name, json_records(RECORDS, PARTITIONS, 100)).await?;
+    let mut connector = stage.to_null(2);
+    // Or it would not start: it cannot see to it that it begins at the first.
+    connector["share.auto.offset.reset"] = json!("latest");
+    connector["share.retriable"] = json!("release");
+    connector["retry.match"] = json!("value=id-000007,times=5");
+    let worker = Worker::start(&options(&stage, &connector)?)?;
+    let all = |status: &Value| status["accepted"] == RECORDS && status["in_flight"] == 0;
+    let status = wait_for_status(&worker, "all are accepted", PATIENCE, all).await?;
+    for (field, expected) in [("released", 1), ("redelivered", 1), ("lost", 0)] {
+        assert_eq!(status[field], expected, "{field} of {status}");
+    }
+    Tally::from_json_lines(&stage.file(), "/id")?.exactly_once(ids(RECORDS))?;
+    let log = log(&worker)?;
+    let warnings = lines_of(&log, "WARN");
+    for words in [["DESCRIBE_CONFIGS", &group], ["assumed (2)", &group]] {
+        let told = |line: &&&Value| words.iter().all(|word| line.to_string().contains(word));
+        assert_eq!(
+            warnings.iter().filter(told).count(),
+            1,
+            "{words:?}: {warnings:?}"
+        );
+    }
     Ok(())
 }
