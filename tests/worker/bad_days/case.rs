@@ -72,9 +72,23 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
-    /// The same for a trouble that may have passed already, or have given way to
-    /// another one between two status lines: the log has each of them.
+    /// The same for a trouble that may have given way to another one between two
+    /// status lines: the log has each of them, and the status has had one.
     pub async fn was_troubled_by(&mut self, words: &[&str]) -> Result<()> {
+        let from = self.seen;
+        self.was_told_of(words).await?;
+        eventually("the status shows a trouble", PATIENCE, async || {
+            let since = statuses(&self.worker)?.split_off(from);
+            let shown = since.iter().any(|status| status["trouble"] != "");
+            ensure!(shown, "none in {} lines", since.len());
+            Ok(())
+        })
+        .await
+    }
+
+    /// The same for a trouble that may have passed already between two status
+    /// lines.
+    pub async fn was_told_of(&mut self, words: &[&str]) -> Result<()> {
         let from = self.seen;
         self.seen = eventually("the trouble is told", PATIENCE, async || {
             let (mut statuses, mut troubles) = (0, Vec::new());

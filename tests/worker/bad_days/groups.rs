@@ -41,8 +41,7 @@ async fn a_member_that_the_group_forgot_joins_anew() -> Result<()> {
     let mut case = Case::start(&stage, &connector(&stage)).await?;
     is_forgotten(&stage, &case).await?;
     case.worker.signal(Signal::CONT)?;
-    case.was_troubled_by(&[&stage.group(), "joining anew"])
-        .await?;
+    case.was_told_of(&[&stage.group(), "joining anew"]).await?;
     case.recovers().await?;
     stage.wait_for_assigned_members(1).await?;
     let records = load.stop().await?;
@@ -67,8 +66,7 @@ async fn a_group_is_not_deleted_under_a_member_and_made_anew_after_one() -> Resu
     let gone = stage.admin.group(&stage.group()).await?;
     assert_eq!(gone, None, "{deleted}");
     case.worker.signal(Signal::CONT)?;
-    case.was_troubled_by(&[&stage.group(), "joining anew"])
-        .await?;
+    case.was_told_of(&[&stage.group(), "joining anew"]).await?;
     case.recovers().await?;
     let records = load.stop().await?;
     stage
