@@ -24,6 +24,7 @@ use super::run::Setting;
 use super::schedule::{LOCK, TASKS, VETERAN, WORKERS};
 use super::verdict::Delivery;
 use crate::api::Api;
+use crate::history::number;
 use crate::stage::BINARY;
 
 pub const GROUP: &str = "share-chaos";
@@ -232,13 +233,16 @@ impl Cast {
         progress.collect()
     }
 
-    /// Records that a worker told to be in flight last.
+    /// Records that a worker told to be in flight last; as many as may be if it
+    /// told nothing yet.
     pub fn in_flight(&self, worker: usize) -> Result<u64> {
         if self.states[worker] == State::Dead {
             return Ok(0);
         }
-        let status = self.life(worker)?.status()?;
-        Ok(status.map_or(0, |status: Value| status["in_flight"].as_u64().unwrap_or(0)))
+        match self.life(worker)?.status()? {
+            Some(status) => number(&status, "in_flight"),
+            None => in_flight_limit(),
+        }
     }
 
     /// Ends all workers as an operator does, and tells which did not end well.

@@ -9,6 +9,7 @@
 mod broker_books;
 mod cast;
 mod cluster;
+mod duplicates;
 mod fate;
 mod footprint;
 mod life;
@@ -36,7 +37,7 @@ enum PutAside {
 async fn nothing_is_lost_whatever_strikes() -> Result<()> {
     let setting = Setting {
         seed: number("SLUICE_CHAOS_SEED")?.unwrap_or(1),
-        length: Duration::from_secs(75),
+        length: Duration::from_secs(105),
         nodes: 1,
         put_aside: PutAside::Letters,
     };

@@ -13,9 +13,10 @@ use super::PutAside;
 use super::broker_books;
 use super::cast::{BATCH, Cast, DELIVERY_LIMIT, GROUP, beyond_window, in_flight_limit};
 use super::cluster::{Cluster, TOPIC};
-use super::schedule::{Deed, Event, VETERAN, WORKERS, schedule};
+use super::duplicates::SETTLED_WITHIN;
+use super::schedule::{Deed, Event, STILL, VETERAN, WORKERS, outage, schedule};
 use super::topics::{letters, logged, records};
-use super::verdict::{Blow, Evidence, Limits};
+use super::verdict::{Blow, Evidence, Limits, Stretch};
 use crate::load::Load;
 
 const PER_SECOND: usize = 400;
@@ -85,6 +86,8 @@ struct Run {
     frozen: [Option<Blow>; WORKERS],
     node: Option<(WayBack, Blow)>,
     blows: Vec<Blow>,
+    sink_outages: Vec<Stretch>,
+    calm: Option<Stretch>,
 }
 
 impl Run {
@@ -109,6 +112,8 @@ impl Run {
             frozen: [const { None }; WORKERS],
             node: None,
             blows: Vec::new(),
+            sink_outages: Vec::new(),
+            calm: None,
         })
     }
 
@@ -186,7 +191,9 @@ impl Run {
             }
             Deed::Cut => {
                 let blow = self.blow(deed, Some(VETERAN))?;
-                self.cluster.cut()?;
+                if !self.cluster.cut() {
+                    return Ok(false);
+                }
                 self.over(blow);
             }
             Deed::KillNode(_) | Deed::StopNode(_) if self.node.is_some() => return Ok(false),
@@ -209,7 +216,17 @@ impl Run {
                 }
             }
             Deed::Outage(records) => {
+                let from = self.clock.elapsed();
+                let until = from + outage(records);
+                self.sink_outages.push(Stretch { from, until });
                 self.outages.fetch_add(records, Ordering::AcqRel);
+            }
+            // The rest of the schedule moves with it, so it has its length.
+            Deed::Calm if self.node.is_some() => return Ok(false),
+            Deed::Calm => {
+                let now = self.clock.elapsed();
+                let (from, until) = (now + SETTLED_WITHIN, now + STILL);
+                self.calm = Some(Stretch { from, until });
             }
         }
         Ok(true)
@@ -290,6 +307,8 @@ impl Run {
             letters: letters(servers, self.began).await?,
             deliveries: self.cast.deliveries()?,
             blows: self.blows.clone(),
+            outages: self.sink_outages.clone(),
+            calm: self.calm,
             broker: broker_books::read(servers, GROUP).await?,
             footprints: self.cast.footprints()?,
             troubles,

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::fate::OUTAGE_MS;
+
 /// How many workers share the group.
 pub const WORKERS: usize = 3;
 /// The worker that is never ended, so that its memory has a history. It goes
@@ -18,6 +20,9 @@ pub const LOCK: Duration = Duration::from_secs(4);
 const CALM: Duration = Duration::from_secs(5);
 /// For so long who was struck is left alone when it is whole again.
 const REST: Duration = Duration::from_secs(3);
+/// In the middle nothing strikes for so long: what was struck before comes again
+/// in the first part of it, nothing in the rest.
+pub const STILL: Duration = Duration::from_secs(26);
 /// Blows in milliseconds behind each other. So a record that is open for some
 /// seconds loses few of its attempts.
 const GAP: std::ops::Range<u64> = 2500..5500;
@@ -44,6 +49,8 @@ pub enum Deed {
     StartNode(usize),
     /// So many records that begin an outage of the sink at whoever gets them.
     Outage(usize),
+    /// All is whole, and stays so for `STILL`.
+    Calm,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,25 +96,17 @@ const DECK: [Blow; 10] = [
 pub fn schedule(seed: u64, length: Duration, nodes: usize) -> Vec<Event> {
     let mut plan = Plan {
         rng: Rng::with_seed(seed),
-        end: length.saturating_sub(CALM),
+        end: Duration::ZERO,
         nodes,
         busy: [Duration::ZERO; WORKERS],
         node_busy: Duration::ZERO,
         events: Vec::new(),
     };
+    let middle = length.saturating_sub(STILL) / 2;
     let mut deck = Vec::new();
-    let mut at = CALM;
-    while at < plan.end {
-        if deck.is_empty() {
-            deck = DECK.to_vec();
-            plan.rng.shuffle(&mut deck);
-        }
-        // The next one that can be dealt now; what cannot waits for its turn.
-        if let Some(place) = (0..deck.len()).find(|place| plan.strike(at, deck[*place])) {
-            deck.remove(place);
-        }
-        at += millis(&mut plan.rng, GAP);
-    }
+    plan.deal(&mut deck, CALM, middle);
+    plan.add(middle, Deed::Calm);
+    plan.deal(&mut deck, middle + STILL, length.saturating_sub(CALM));
     plan.events.sort_by_key(|event| event.at);
     plan.events
 }
@@ -123,6 +122,23 @@ struct Plan {
 }
 
 impl Plan {
+    /// Strikes from `begin` on, so that all is whole again at `end`.
+    fn deal(&mut self, deck: &mut Vec<Blow>, begin: Duration, end: Duration) {
+        self.end = end;
+        let mut at = begin;
+        while at < end {
+            if deck.is_empty() {
+                deck.extend(DECK);
+                self.rng.shuffle(deck);
+            }
+            // The next one that can be dealt now; what cannot waits for its turn.
+            if let Some(place) = (0..deck.len()).find(|place| self.strike(at, deck[*place])) {
+                deck.remove(place);
+            }
+            at += millis(&mut self.rng, GAP);
+        }
+    }
+
     /// Adds a blow and what ends it; false if it cannot be now.
     fn strike(&mut self, at: Duration, blow: Blow) -> bool {
         let mortals = 0..VETERAN;
@@ -154,6 +170,9 @@ impl Plan {
             Blow::StopNode => self.node_down(at, Deed::StopNode),
             Blow::Outage => {
                 let records = self.rng.usize(1..=WORKERS);
+                if at + outage(records) > self.end {
+                    return false;
+                }
                 self.add(at, Deed::Outage(records));
                 true
             }
@@ -205,6 +224,11 @@ impl Plan {
     }
 }
 
+/// How long an outage may last, if one worker gets all records that begin it.
+pub fn outage(records: usize) -> Duration {
+    Duration::from_millis(OUTAGE_MS) * records as u32
+}
+
 fn millis(rng: &mut Rng, range: std::ops::Range<u64>) -> Duration {
     Duration::from_millis(rng.u64(range))
 }
@@ -213,7 +237,7 @@ fn millis(rng: &mut Rng, range: std::ops::Range<u64>) -> Duration {
 mod tests {
     use super::*;
 
-    const SHORT: Duration = Duration::from_secs(75);
+    const SHORT: Duration = Duration::from_secs(105);
 
     fn all_schedules() -> impl Iterator<Item = Vec<Event>> {
         (0..300).map(|seed| schedule(seed, SHORT, 1 + 2 * (seed as usize % 2)))
@@ -274,6 +298,35 @@ mod tests {
                 assert!(whole > 0, "nobody is whole at {event}: {events:?}");
             }
             assert_eq!(ends_by, [None; WORKERS], "{events:?}");
+        }
+    }
+
+    #[test]
+    fn all_is_whole_in_the_middle_and_nothing_strikes_there() {
+        for events in all_schedules() {
+            let calm = events.iter().position(|event| event.deed == Deed::Calm);
+            let (before, after) = events.split_at(calm.unwrap());
+            let from = after[0].at;
+            let ended = before.iter().all(|event| match event.deed {
+                Deed::Outage(records) => event.at + outage(records) <= from,
+                _ => event.at <= from,
+            });
+            assert!(ended, "{events:?}");
+            assert!(after[1].at >= from + STILL, "{events:?}");
+            let count = |is: fn(&Deed) -> bool| before.iter().filter(|it| is(&it.deed)).count();
+            let begun = count(|deed| {
+                matches!(
+                    deed,
+                    Deed::Kill(_)
+                        | Deed::Terminate(_)
+                        | Deed::Freeze(_)
+                        | Deed::KillNode(_)
+                        | Deed::StopNode(_)
+                )
+            });
+            let ended =
+                count(|deed| matches!(deed, Deed::Start(_) | Deed::Thaw(_) | Deed::StartNode(_)));
+            assert!(begun > 0 && begun == ended, "{events:?}");
         }
     }
 

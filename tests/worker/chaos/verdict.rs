@@ -10,13 +10,10 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use super::PutAside;
+use super::duplicates::repeated;
 use super::fate::Fate;
 use super::footprint::{Footprint, MIB};
 
-/// A delivery counts as confirmed after so long, if nothing strikes.
-const CONFIRMED_WITHIN: Duration = Duration::from_secs(5);
-/// Puts that were under way at a blow have ended so long after it.
-const LATE: Duration = Duration::from_secs(5);
 const EXAMPLES: usize = 5;
 
 /// Partition and offset.
@@ -47,8 +44,15 @@ pub struct Blow {
     pub from: Duration,
     /// When it was over.
     pub until: Duration,
-    /// What the workers struck told last, for the report.
+    /// What the workers struck told last.
     pub in_flight: u64,
+}
+
+/// A time of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    pub from: Duration,
+    pub until: Duration,
 }
 
 /// What the broker wrote about the share group.
@@ -81,6 +85,10 @@ pub struct Evidence {
     /// Dead letters, likewise.
     pub letters: BTreeMap<String, Vec<Delivery>>,
     pub blows: Vec<Blow>,
+    /// When the sink was away.
+    pub outages: Vec<Stretch>,
+    /// When nothing struck, and all that was struck before had come again.
+    pub calm: Option<Stretch>,
     pub broker: BrokerBooks,
     /// What each life of a worker took.
     pub footprints: Vec<Footprint>,
@@ -97,6 +105,7 @@ impl Evidence {
             self.delivery_faults(),
             self.aside_faults(),
             self.duplicate_faults(),
+            self.calm_faults(),
             self.footprint_faults(),
         ]
         .concat()
@@ -196,32 +205,6 @@ impl Evidence {
         faults
     }
 
-    fn duplicate_faults(&self) -> Vec<String> {
-        let mut faults = self.unexplained("delivered again without a cause", &self.deliveries);
-        faults.extend(self.unexplained("with one more letter without a cause", &self.letters));
-        let struck = |blow: &Blow| blow.worker.map_or(self.limits.workers, |_| 1);
-        let workers: usize = self.blows.iter().map(struck).sum();
-        let bound = workers as u64 * self.limits.in_flight;
-        let again = repeated(&self.deliveries).count() + repeated(&self.letters).count();
-        if again as u64 > bound {
-            faults.push(format!(
-                "{again} records were delivered again, {bound} at most were in flight at blows"
-            ));
-        }
-        faults
-    }
-
-    fn unexplained(&self, what: &str, all: &BTreeMap<String, Vec<Delivery>>) -> Vec<String> {
-        let unexplained = repeated(all).filter(|(_, first, again)| {
-            let mut blows = self.blows.iter();
-            !blows.any(|blow| blow.explains(first, again))
-        });
-        let unexplained: Vec<String> = unexplained
-            .map(|(id, first, again)| format!("{id} by {first:?} and {again:?}"))
-            .collect();
-        told(what, unexplained.iter())
-    }
-
     fn footprint_faults(&self) -> Vec<String> {
         let each = self.footprints.iter();
         let mut faults: Vec<String> = each
@@ -243,40 +226,6 @@ impl Evidence {
     }
 }
 
-/// Deliveries beyond the first, each with the one before.
-fn repeated(
-    all: &BTreeMap<String, Vec<Delivery>>,
-) -> impl Iterator<Item = (&str, Delivery, Delivery)> {
-    all.iter().flat_map(|(id, deliveries)| {
-        let pairs = deliveries.windows(2);
-        pairs.map(|pair| (id.as_str(), pair[0], pair[1]))
-    })
-}
-
-impl Blow {
-    fn strikes(&self, worker: usize) -> bool {
-        self.worker.is_none_or(|struck| struck == worker)
-    }
-
-    /// Whether a record that came twice was in flight at this blow.
-    fn explains(&self, first: &Delivery, again: &Delivery) -> bool {
-        self.unconfirmed(first) && self.from <= again.until || self.late(first, again)
-    }
-
-    /// Its worker was struck before it could tell the broker.
-    fn unconfirmed(&self, delivery: &Delivery) -> bool {
-        self.strikes(delivery.worker)
-            && self.from <= delivery.until + CONFIRMED_WITHIN
-            && delivery.from <= self.until + LATE
-    }
-
-    /// The second is a put that was under way when its worker was struck; the
-    /// record had gone to another one meanwhile.
-    fn late(&self, first: &Delivery, again: &Delivery) -> bool {
-        self.strikes(again.worker) && self.from <= first.until && again.from <= self.until + LATE
-    }
-}
-
 fn name(record: &Logged) -> String {
     let (partition, offset) = record.place;
     format!(
@@ -286,7 +235,7 @@ fn name(record: &Logged) -> String {
     )
 }
 
-fn told(what: &str, records: impl Iterator<Item = impl AsRef<str>>) -> Vec<String> {
+pub fn told(what: &str, records: impl Iterator<Item = impl AsRef<str>>) -> Vec<String> {
     let records: Vec<_> = records.collect();
     let examples = records.iter().take(EXAMPLES).map(AsRef::as_ref);
     let examples = examples.collect::<Vec<&str>>().join(", ");

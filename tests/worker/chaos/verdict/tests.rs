@@ -25,6 +25,11 @@ fn blow(worker: Option<usize>, from: u64, until: u64) -> Blow {
     }
 }
 
+const CALM: Stretch = Stretch {
+    from: ms(50_000),
+    until: ms(66_000),
+};
+
 /// Ten records, the last refused, in a minute without a blow.
 fn kept() -> Evidence {
     let log: Vec<Logged> = (0..10)
@@ -39,7 +44,10 @@ fn kept() -> Evidence {
         })
         .collect();
     let delivered = log.iter().filter(|record| record.fate != Fate::Reject);
-    let deliveries = delivered.map(|record| (record.id.clone(), vec![delivery(0, 30_000)]));
+    let deliveries = delivered.map(|record| {
+        let at = if record.place.1 < 4 { 30_000 } else { 60_000 };
+        (record.id.clone(), vec![delivery(0, at)])
+    });
     Evidence {
         limits: Limits {
             workers: 3,
@@ -53,6 +61,8 @@ fn kept() -> Evidence {
         deliveries: deliveries.collect(),
         log,
         blows: Vec::new(),
+        outages: Vec::new(),
+        calm: Some(CALM),
         broker: BrokerBooks {
             archived: [(0, 9)].into(),
             highest_delivery_count: 3,
@@ -184,18 +194,120 @@ fn a_late_result_of_a_frozen_worker_is_explained_until_its_puts_have_ended() {
     assert_ne!(late(41_000), "", "it was awake for long");
 }
 
-#[test]
-fn more_duplicates_than_were_in_flight_are_a_fault() {
-    let told = faults(|evidence| {
-        evidence.blows.push(blow(Some(0), 20_100, 20_100));
-        for id in ["id-1", "id-2", "id-3"] {
-            again(evidence, id, [delivery(0, 20_000), delivery(1, 21_000)]);
+const TWICE: [Delivery; 2] = [delivery(0, 20_000), delivery(1, 21_000)];
+
+/// Three records come twice, with these blows.
+fn thrice(blows: &[Blow]) -> String {
+    faults(|evidence| {
+        evidence.blows = blows.to_vec();
+        for id in ["id-0", "id-1", "id-2"] {
+            again(evidence, id, TWICE);
         }
+    })
+}
+
+#[test]
+fn more_duplicates_than_were_in_flight_at_a_blow_are_a_fault() {
+    let told = thrice(&[blow(Some(0), 20_100, 20_100)]);
+    let begin = "1 delivered again beyond what was in flight at the blows: id-2";
+    assert!(told.starts_with(begin), "{told}");
+    let elsewhere = [
+        blow(Some(0), 20_100, 20_100),
+        blow(Some(0), 35_000, 35_000),
+        blow(Some(2), 20_100, 20_100),
+    ];
+    assert_eq!(thrice(&elsewhere), told, "blows that explain none of them");
+    let both = [blow(Some(0), 20_100, 20_100), blow(Some(0), 20_200, 20_200)];
+    assert_eq!(thrice(&both), "");
+    assert_eq!(thrice(&[blow(None, 19_000, 25_000)]), "", "all workers");
+}
+
+#[test]
+fn what_a_worker_told_to_be_in_flight_bounds_its_duplicates() {
+    let idle = Blow {
+        in_flight: 0,
+        ..blow(Some(0), 20_100, 20_100)
+    };
+    let told = thrice(&[idle]);
+    assert!(told.starts_with("2 delivered again beyond"), "{told}");
+}
+
+/// The first two may be blamed on either blow, the last one on the first only.
+#[test]
+fn duplicates_make_room_for_each_other_where_another_blow_explains_them() {
+    let told = faults(|evidence| {
+        evidence.blows = vec![blow(Some(0), 20_100, 20_100), blow(Some(0), 22_000, 22_000)];
+        for id in ["id-0", "id-1"] {
+            again(evidence, id, [delivery(0, 20_000), delivery(1, 22_500)]);
+        }
+        again(evidence, "id-2", TWICE);
     });
-    assert_eq!(
-        told,
-        "3 records were delivered again, 2 at most were in flight at blows"
+    assert_eq!(told, "");
+}
+
+#[test]
+fn what_was_in_flight_at_a_blow_has_come_again_within_a_lock_unless_it_is_held_up() {
+    let at = |at, outages: &[Stretch]| {
+        faults(|evidence| {
+            again(evidence, "id-1", [delivery(0, 20_000), delivery(1, at)]);
+            evidence.blows.push(blow(Some(0), 20_100, 20_100));
+            evidence.outages = outages.to_vec();
+        })
+    };
+    assert_eq!(at(29_000, &[]), "");
+    let told = at(29_200, &[]);
+    assert!(told.contains("without a cause: id-1"), "{told}");
+    let outage = |from| Stretch {
+        from: ms(from),
+        until: ms(from + 3000),
+    };
+    assert_eq!(at(40_000, &[outage(29_000)]), "");
+    assert_ne!(at(41_200, &[outage(29_000)]), "", "long after the outage");
+    assert_ne!(at(40_000, &[outage(29_200)]), "", "an outage too late");
+}
+
+/// Even if a blow is claimed to explain it.
+#[test]
+fn nothing_comes_twice_in_the_calm() {
+    let twice = |first, second| {
+        faults(|evidence| {
+            evidence.blows.push(blow(None, first, second));
+            again(evidence, "id-8", [delivery(0, first), delivery(1, second)]);
+        })
+    };
+    let told = twice(60_900, 67_000);
+    assert!(
+        told.starts_with("1 delivered again in the calm: id-8"),
+        "{told}"
     );
+    assert_ne!(twice(49_000, 50_020), "", "late from before");
+    assert_eq!(twice(61_100, 67_000), "", "struck after it");
+    assert_eq!(twice(49_000, 49_900), "", "before it");
+    let told = faults(|evidence| {
+        lettered(evidence, &[52_000, 53_000]);
+        evidence.blows.push(blow(None, 52_000, 53_000));
+    });
+    assert!(
+        told.starts_with("1 delivered again in the calm: id-9"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_calm_must_be_there_for_long_enough_and_under_load() {
+    assert_eq!(faults(|it| it.calm = None), "there was no calm");
+    let short = Stretch {
+        from: ms(51_000),
+        ..CALM
+    };
+    let told = faults(|it| it.calm = Some(short));
+    assert_eq!(told, "the calm lasted for 15s only");
+    let idle = Stretch {
+        from: ms(100_000),
+        until: ms(120_000),
+    };
+    let told = faults(|it| it.calm = Some(idle));
+    assert!(told.starts_with("0 deliveries only in the calm"), "{told}");
 }
 
 #[test]
