@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::ensure;
 use krafka::__private::kafka_pool;
 use krafka::auth::AuthConfig;
 use rdkafka::ClientConfig;
@@ -12,6 +13,7 @@ use sluice::kafka::client_config::Credentials;
 use sluice::kafka::share::ShareSourceConfig;
 use sluice_actors::ports::source::{SettleRange, Settlement, Source};
 use sluice_test_support::topics::unique_name;
+use sluice_test_support::wait::eventually;
 use tokio::time::Instant;
 
 use crate::cluster::{
@@ -25,9 +27,16 @@ const CLOSE: Duration = Duration::from_secs(5);
 #[tokio::test(flavor = "multi_thread")]
 async fn all_partitions_are_fetched_though_half_are_assigned_to_a_member_that_takes_nothing() {
     let (topic, group) = topic_and_group("all", 12).await;
-    let mut idle = Reader::start(&group, &[&topic], 0).await;
+    let mut idle = Reader::start(&group, &[&topic], 1).await;
     idle.until("the idle member joined", |reader| reader.ready)
         .await;
+    idle.credit.set_window_records(0);
+    eventually("its fetches are over", PATIENCE, async || {
+        ensure!(!idle.credit.is_awaiting(), "one is under way");
+        Ok(())
+    })
+    .await
+    .unwrap();
     produce(&topic, 0..12, 1200, 20).await;
     let mut reader = Reader::start(&group, &[&topic], 2000).await;
     reader
