@@ -119,8 +119,8 @@ pub struct Seen {
 
 /// When the parking topic is read: a batch at a time, until one has come that is
 /// not due, since those behind it are not due either; and after the topic was
-/// found empty not before something can be. So what is not due is seldom
-/// locked, and never for longer than the back-off.
+/// found empty not before something can be. So no more than a batch is locked
+/// before it is due, and never for longer than the back-off.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader {
     backoff: Duration,
