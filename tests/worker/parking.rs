@@ -16,6 +16,7 @@ use sluice_test_support::wait::eventually;
 use sluice_test_support::worker::Worker;
 use tokio::task::JoinHandle;
 
+use crate::chaos;
 use crate::history::number;
 use crate::stage::{Stage, status, wait_for_status};
 
@@ -166,22 +167,43 @@ async fn rate_behind(
     stage: &Stage,
     endpoint: &Endpoint,
     connector: &Value,
+    records: usize,
 ) -> Result<(f64, Worker)> {
-    fill(stage, RECORDS).await?;
+    fill(stage, records).await?;
     let worker = stage.worker(connector)?;
-    let others = |status: &Value| status["accepted"].as_u64() >= Some(RECORDS as u64 - 1);
-    wait_for_status(&worker, "the others are accepted", 2 * MINUTE, others).await?;
+    let others = |status: &Value| status["accepted"].as_u64() >= Some(records as u64 - 1);
+    let patience = MINUTE + 4 * lasts(records);
+    wait_for_status(&worker, "the others are accepted", patience, others).await?;
     let arrivals = endpoint.receiver.arrivals();
     let mut others = arrivals.iter().filter(|it| id(it) != "id-000000");
     let (first, last) = (others.next(), others.next_back());
     let (first, last) = first.zip(last).context("nothing came")?;
-    let rate = RECORDS as f64 / (last.at - first.at).as_secs_f64();
+    let rate = records as f64 / (last.at - first.at).as_secs_f64();
     drop(arrivals);
     Ok((rate, worker))
 }
 
+/// How long a connector has to do with so many records, at the least.
+fn lasts(records: usize) -> Duration {
+    LATENCY.mul_f64(records as f64 / TASKS as f64)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_record_that_keeps_failing_holds_up_nobody_and_arrives_in_the_end() -> Result<()> {
+    failing_record_holds_up_nobody(RECORDS).await
+}
+
+/// By `./test chaos`: for five minutes, unless fewer are wanted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes"]
+async fn a_record_that_fails_for_minutes_holds_up_nobody_and_arrives_in_the_end() -> Result<()> {
+    let length = Duration::from_secs(60 * chaos::minutes()?.min(5));
+    let records = TASKS * (length.as_millis() / LATENCY.as_millis()) as usize;
+    assert!(lasts(records) >= length);
+    failing_record_holds_up_nobody(records).await
+}
+
+async fn failing_record_holds_up_nobody(records: usize) -> Result<()> {
     let (plain, odd) = (
         Stage::set("unparked", 1).await?,
         Stage::set("parked", 1).await?,
@@ -191,8 +213,8 @@ async fn a_record_that_keeps_failing_holds_up_nobody_and_arrives_in_the_end() ->
     let (plainly, oddly) = (parking(&plain, &takes_all), parking(&odd, &endpoint));
     // At the same time, so that whatever else the machine does slows down both.
     let ((without, idle), (with, worker)) = tokio::try_join!(
-        rate_behind(&plain, &takes_all, &plainly),
-        rate_behind(&odd, &endpoint, &oddly)
+        rate_behind(&plain, &takes_all, &plainly, records),
+        rate_behind(&odd, &endpoint, &oddly, records)
     )?;
     eprintln!("{without:.0} a second without a record that fails, {with:.0} with one");
     assert!(with > 0.9 * without, "{with} of {without} a second");
@@ -205,7 +227,7 @@ async fn a_record_that_keeps_failing_holds_up_nobody_and_arrives_in_the_end() ->
     let parked_again = |status: &Value| status["parked"].as_u64() >= Some(twice_more);
     wait_for_status(&worker, "it is parked again", MINUTE, parked_again).await?;
     assert!(endpoint.receiver.count() > tried);
-    let all = RECORDS + others.stop().await?;
+    let all = records + others.stop().await?;
     assert_eq!(endpoint.taken().count("id-000000"), 0);
     endpoint.mend();
     let done = |status: &Value| status["accepted"] == all && status["in_flight"] == 0;
@@ -214,7 +236,7 @@ async fn a_record_that_keeps_failing_holds_up_nobody_and_arrives_in_the_end() ->
         assert_eq!(status[field], 0, "{field} of {status}");
     }
     check_arrival(&odd, &endpoint)?;
-    endpoint.taken().exactly_once(ids(RECORDS))?;
+    endpoint.taken().exactly_once(ids(records))?;
     let (admin, parked) = (&odd.admin, parked_of(&odd));
     admin
         .wait_until_consumed(&odd.group(), &odd.name, MINUTE)
