@@ -1,6 +1,6 @@
 //! Reading topics whole, to count what a sink or a dead letter wrote there.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use rdkafka::{
@@ -58,14 +58,23 @@ fn read_all(config: &ClientConfig, topic: &str) -> Result<Vec<Received>> {
     let consumer: BaseConsumer = config.create()?;
     let mut open = partitions(&consumer, topic)?;
     let mut assignment = TopicPartitionList::new();
-    for partition in &open {
+    for partition in open.keys() {
         assignment.add_partition_offset(topic, *partition, Offset::Beginning)?;
     }
     consumer.assign(&assignment)?;
     let mut records = Vec::new();
     while !open.is_empty() {
         match consumer.poll(PATIENCE) {
-            Some(Ok(message)) => records.push(received(&message)),
+            // In a topic that grows all the time no end is ever told.
+            Some(Ok(message)) => {
+                let end = open.get(&message.partition()).copied().unwrap_or_default();
+                if message.offset() < end {
+                    records.push(received(&message));
+                }
+                if message.offset() + 1 >= end {
+                    open.remove(&message.partition());
+                }
+            }
             Some(Err(KafkaError::PartitionEOF(partition))) => {
                 open.remove(&partition);
             }
@@ -76,14 +85,18 @@ fn read_all(config: &ClientConfig, topic: &str) -> Result<Vec<Received>> {
     Ok(records)
 }
 
-fn partitions(consumer: &BaseConsumer, topic: &str) -> Result<BTreeSet<i32>> {
+/// The present end of each partition.
+fn partitions(consumer: &BaseConsumer, topic: &str) -> Result<BTreeMap<i32, i64>> {
     let metadata = consumer.fetch_metadata(Some(topic), PATIENCE)?;
-    let partitions: BTreeSet<i32> = metadata
+    let ids = metadata
         .topics()
         .iter()
-        .flat_map(|topic| topic.partitions())
-        .map(|partition| partition.id())
-        .collect();
+        .flat_map(|topic| topic.partitions());
+    let ends = ids.map(|partition| {
+        let (_, end) = consumer.fetch_watermarks(topic, partition.id(), PATIENCE)?;
+        Ok((partition.id(), end))
+    });
+    let partitions: BTreeMap<i32, i64> = ends.collect::<Result<_>>()?;
     if partitions.is_empty() {
         bail!("there is no such topic");
     }
