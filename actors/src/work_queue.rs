@@ -23,6 +23,17 @@ pub struct Work {
 }
 
 impl Work {
+    /// Without a history.
+    #[must_use]
+    pub const fn new(records: Vec<SinkRecord>, holds: Holds) -> Self {
+        Self {
+            records,
+            holds,
+            kills: 0,
+            refusals: 0,
+        }
+    }
+
     #[must_use]
     pub fn into_chunk(self) -> Chunk {
         Chunk::holding(self.records, self.holds)
@@ -204,12 +215,7 @@ impl WorkQueue {
             }
         }
         self.fresh_records -= records.len();
-        Work {
-            records,
-            holds,
-            kills: 0,
-            refusals: 0,
-        }
+        Work::new(records, holds)
     }
 
     /// The next work for a probe: a few records, rather those that were never

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::settling::key;
 use super::{Books, Effects, Letter, Letters, Notice};
+use crate::ledger::Step;
 use crate::outcome::Cause;
 use crate::ports::source::Settlement;
 use crate::retry::RetryPolicy;
@@ -58,10 +59,8 @@ impl Books {
             return;
         };
         self.failing.remove(&key(waiting.entry()));
-        let fenced = self.ledger.totals().fenced;
-        let one = std::iter::once(waiting.entry());
-        self.settle(0, one, Settlement::Accept, effects);
-        if self.ledger.totals().fenced > fenced {
+        let accept = Step::Settle(Settlement::Accept, self.now);
+        if !self.step_one(0, accept, waiting.entry(), effects) {
             return;
         }
         match &*waiting.letter {

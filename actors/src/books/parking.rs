@@ -115,11 +115,7 @@ impl Books {
         let Some(original) = record.original.clone() else {
             return;
         };
-        let mut fenced = false;
-        let (one, step) = (std::iter::once(entry), Step::PutAside(Aside::Parked));
-        self.ledger
-            .step(lease, step, one, &mut effects.settle, |_| fenced = true);
-        if fenced {
+        if !self.step_one(lease, Step::PutAside(Aside::Parked), entry, effects) {
             return;
         }
         // Kept until it is parked: it may have to be tried on.
@@ -153,21 +149,10 @@ impl Books {
         failing.last = self.now;
         failing.others_go_on = false;
         let delay = (self.policy.retry).delay(failing.failures, fastrand::f64());
-        let mut fenced = false;
-        let one = std::iter::once(entry);
-        self.ledger
-            .step(0, Step::Requeue, one, &mut effects.settle, |_| {
-                fenced = true;
-            });
-        if fenced {
+        if !self.step_one(0, Step::Requeue, entry, effects) {
             return;
         }
-        let again = Work {
-            records: vec![record],
-            holds: waiting.holds.clone(),
-            kills: 0,
-            refusals: 0,
-        };
+        let again = Work::new(vec![record], waiting.holds.clone());
         self.queue.push_later(self.now + delay, again);
         effects.work = true;
     }
@@ -192,12 +177,7 @@ impl Books {
         for record in records {
             match self.waits_until(&record, now) {
                 Some(at) => {
-                    let mut work = Work {
-                        records: vec![record],
-                        holds: holds.clone(),
-                        kills: 0,
-                        refusals: 0,
-                    };
+                    let mut work = Work::new(vec![record], holds.clone());
                     self.copy_out(&mut work);
                     self.queue.push_later(at, work);
                 }

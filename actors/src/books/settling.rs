@@ -136,11 +136,7 @@ impl Books {
             (Tolerance::All, true) => Step::PutAside(Aside::Dead),
             (Tolerance::None, _) => Step::Hold,
         };
-        let mut fenced = false;
-        let one = std::iter::once(entry);
-        self.ledger
-            .step(lease, step, one, &mut effects.settle, |_| fenced = true);
-        if fenced {
+        if !self.step_one(lease, step, entry, effects) {
             return;
         }
         self.finished += 1;
@@ -168,6 +164,21 @@ impl Books {
             }
             (Tolerance::None, _) => effects.failure = Some((record, rejection)),
         }
+    }
+
+    /// Takes a step with one record; whether it is still ours.
+    pub(super) fn step_one(
+        &mut self,
+        lease: u32,
+        step: Step,
+        entry: Entry<'_>,
+        effects: &mut Effects,
+    ) -> bool {
+        let mut is_ours = true;
+        let one = std::iter::once(entry);
+        self.ledger
+            .step(lease, step, one, &mut effects.settle, |_| is_ours = false);
+        is_ours
     }
 
     /// Has a letter written for a record that waits for it.
