@@ -5,18 +5,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sluice_actors::books::Tolerance;
-use sluice_actors::credit::Credit;
-use sluice_actors::live_view::{ConnectorState, ConnectorView, LiveView};
+use sluice_actors::live_view::{ConnectorState, ConnectorView};
 use sluice_actors::outcome::Stage;
 use sluice_actors::ports::converter::{ConvertError, Converter};
 use sluice_actors::ports::transform::Transform;
 use sluice_actors::record::SinkRecord;
-use sluice_actors::supervisor::Pipeline;
 use sluice_actors::testing::{
-    Act, AsTheyAre, FakeDeadLetters, FakeSinkFactory, FakeSource, Fate, Post, conversion_of_values,
-    policy, spec,
+    Act, AsTheyAre, FakeDeadLetters, FakeSinkFactory, Fate, Post, TestPipeline,
+    conversion_of_values, policy, spec,
 };
-use sluice_actors::threads::Threads;
 use sluice_actors::value::Datum;
 use tokio::time::Instant;
 
@@ -47,20 +44,18 @@ impl Transform for Fussy {
 }
 
 struct Running {
-    source: FakeSource,
+    test: TestPipeline,
     queue: FakeDeadLetters,
     sink: FakeSinkFactory,
-    view: Arc<LiveView>,
-    pipeline: Pipeline,
 }
 
 impl Running {
     fn view(&self) -> ConnectorView {
-        self.view.connector("test").unwrap_or_default()
+        self.test.view.connector("test").unwrap_or_default()
     }
 
     fn accepted(&self) -> usize {
-        self.source.count(|fate| fate == Fate::Accepted)
+        self.test.accepted()
     }
 
     async fn until(&self, what: &str, done: impl Fn(&Self) -> bool) {
@@ -90,9 +85,6 @@ fn start(
         true => Act::Reject,
         false => Act::Deliver,
     });
-    let credit = Credit::new(1 << 20);
-    let (source, events) = FakeSource::start(&credit, &[records], LOCK);
-    let view = LiveView::new();
     let mut conversion = conversion_of_values(Picky);
     conversion.transforms = vec![Arc::new(Fussy)];
     let mut spec = spec(
@@ -101,27 +93,17 @@ fn start(
         Arc::new(sink.clone()),
     );
     spec.dead_letters = Some(Arc::new(queue.clone()));
-    let pipeline = Pipeline::start(
-        spec,
-        Arc::new(source.clone()),
-        events,
-        credit,
-        Threads::current(),
-        Arc::clone(&view),
-    );
     Running {
-        source,
+        test: TestPipeline::start(spec, &[records], LOCK),
         queue,
         sink,
-        view,
-        pipeline,
     }
 }
 
 #[actix::test]
 async fn what_each_stage_rejects_is_put_aside_and_the_rest_delivered() {
     let running = start(100, |offset| offset == 7, |_, _| Post::Keep);
-    let poison = running.source.append(0, b"poison");
+    let poison = running.test.source.append(0, b"poison");
     running.until_accepted(101).await;
     let kept = running.queue.kept();
     assert_eq!(kept.len(), 3);
@@ -159,10 +141,10 @@ async fn while_letters_fail_their_records_stay_locked_and_the_others_go_on() {
     running.until_accepted(489).await;
     let shows = |it: &Running| it.view().trouble().map(|it| &**it) == Some("dead by plan");
     running.until("the trouble shows", shows).await;
-    let renewals = running.source.renewals();
+    let renewals = running.test.source.renewals();
     running
         .until("locks are renewed for long", |it| {
-            it.source.renewals() > renewals + 11 * 20
+            it.test.source.renewals() > renewals + 11 * 20
         })
         .await;
     let view = running.view();
@@ -173,7 +155,7 @@ async fn while_letters_fail_their_records_stay_locked_and_the_others_go_on() {
     running.queue.follow(|_, _| Post::Keep);
     running.until_accepted(500).await;
     assert_eq!(running.queue.kept().len(), 11, "each once");
-    assert!((0..500).all(|offset| running.source.delivery_count(0, offset) == 1));
+    assert!((0..500).all(|offset| running.test.source.delivery_count(0, offset) == 1));
     running
         .until("the trouble has passed", |it| it.view().trouble().is_none())
         .await;
@@ -228,9 +210,9 @@ async fn a_record_that_is_lost_meanwhile_is_put_aside_where_it_comes_again() {
         },
     );
     running.until_accepted(19).await;
-    running.source.lose_connection();
+    running.test.source.lose_connection();
     running.until_accepted(20).await;
-    assert_eq!(running.source.delivery_count(0, 7), 2);
+    assert_eq!(running.test.source.delivery_count(0, 7), 2);
     tokio::time::sleep(5 * LOCK).await;
     assert_eq!(running.queue.kept_offsets(), [5, 7, 7], "twice at most");
 }
@@ -240,7 +222,7 @@ async fn a_drain_waits_for_letters() {
     let slow = |_, _| Post::KeepAfter(3 * LOCK);
     let running = start(100, |offset| offset == 7, slow);
     running.until_accepted(98).await;
-    let drained = running.pipeline.drain(Duration::from_secs(30)).await;
+    let drained = running.test.pipeline.drain(Duration::from_secs(30)).await;
     assert!(drained.clean, "{drained:?}");
     assert_eq!((running.accepted(), drained.released), (100, 0));
     assert_eq!(running.queue.kept_offsets(), [5, 7]);
@@ -250,9 +232,9 @@ async fn a_drain_waits_for_letters() {
 async fn a_drain_gives_back_what_has_no_letter_in_time() {
     let running = start(100, |offset| offset == 7, |_, _| Post::Fail);
     running.until_accepted(98).await;
-    let drained = running.pipeline.drain(Duration::from_secs(4)).await;
+    let drained = running.test.pipeline.drain(Duration::from_secs(4)).await;
     assert_eq!((drained.clean, drained.released), (false, 2));
     for offset in [5, 7] {
-        assert_eq!(running.source.fate(0, offset), Fate::Available);
+        assert_eq!(running.test.source.fate(0, offset), Fate::Available);
     }
 }

@@ -81,6 +81,14 @@ struct Running {
 }
 
 impl Setting {
+    /// A record is parked when it fails again after others were delivered.
+    fn at_the_second_failure() -> Self {
+        Self {
+            after: Duration::ZERO,
+            ..Self::default()
+        }
+    }
+
     fn start(self) -> Running {
         tokio::time::pause();
         let refuses = Arc::new(Mutex::new(self.refuses));
@@ -199,11 +207,7 @@ async fn a_record_that_fails_for_long_is_parked_and_comes_back_when_it_is_due() 
 
 #[actix::test]
 async fn a_record_that_fails_again_is_parked_again_and_keeps_its_name() {
-    let running = Setting {
-        after: Duration::ZERO,
-        ..Setting::default()
-    }
-    .start();
+    let running = Setting::at_the_second_failure().start();
     let _flow = running.keep_coming();
     let first = running.until_parked(1).await;
     let third = running.until_parked(3).await;
@@ -253,9 +257,8 @@ fn is_away(_: &SinkRecord) -> Act {
 async fn nothing_is_parked(outages: &[Refuses]) {
     let running = Setting {
         span: 100,
-        after: Duration::ZERO,
         refuses: takes_all,
-        ..Setting::default()
+        ..Setting::at_the_second_failure()
     }
     .start();
     let flow = running.keep_coming();
@@ -292,11 +295,7 @@ async fn nothing_is_parked_while_the_sink_fails_in_one_way_and_in_another() {
 
 #[actix::test]
 async fn a_parked_record_is_not_written_again_and_again_in_an_outage() {
-    let running = Setting {
-        after: Duration::ZERO,
-        ..Setting::default()
-    }
-    .start();
+    let running = Setting::at_the_second_failure().start();
     let _flow = running.keep_coming();
     running.until_parked(1).await;
     running.set_sink(wants_all_again);
@@ -315,11 +314,7 @@ async fn a_parked_record_is_not_written_again_and_again_in_an_outage() {
 /// It can be delivered, but not be written: too large, perhaps.
 #[actix::test]
 async fn a_record_that_cannot_be_parked_goes_back_to_its_sink() {
-    let running = Setting {
-        after: Duration::ZERO,
-        ..Setting::default()
-    }
-    .start();
+    let running = Setting::at_the_second_failure().start();
     let _flow = running.keep_coming();
     running.parking.set_away(true);
     let told = |it: &Running| it.view().trouble().map(|it| &**it) == Some("away by plan");
@@ -334,11 +329,7 @@ async fn a_record_that_cannot_be_parked_goes_back_to_its_sink() {
 
 #[actix::test]
 async fn a_parked_record_that_cannot_be_written_shuts_no_other_out() {
-    let running = Setting {
-        after: Duration::ZERO,
-        ..Setting::default()
-    }
-    .start();
+    let running = Setting::at_the_second_failure().start();
     let _flow = running.keep_coming();
     running.until_parked(1).await;
     // Another one, when the first is there already.
@@ -360,11 +351,7 @@ async fn a_parked_record_that_cannot_be_written_shuts_no_other_out() {
 
 #[actix::test]
 async fn a_record_is_not_accepted_before_it_is_parked() {
-    let running = Setting {
-        after: Duration::ZERO,
-        ..Setting::default()
-    }
-    .start();
+    let running = Setting::at_the_second_failure().start();
     let _flow = running.keep_coming();
     running.parking.set_away(true);
     let told = |it: &Running| it.view().trouble().is_some() && it.accepted() == 499;
@@ -382,11 +369,7 @@ async fn a_record_is_not_accepted_before_it_is_parked() {
 
 #[actix::test]
 async fn a_record_that_is_written_and_not_accepted_is_parked_once_more_and_never_lost() {
-    let running = Setting {
-        after: Duration::ZERO,
-        ..Setting::default()
-    }
-    .start();
+    let running = Setting::at_the_second_failure().start();
     let flow = running.keep_coming();
     // Nothing that is settled is heard.
     running.source.hold_answers(true);
@@ -408,10 +391,9 @@ async fn a_record_that_is_written_and_not_accepted_is_parked_once_more_and_never
 
 async fn given_up(tolerance: Tolerance) -> Running {
     let running = Setting {
-        after: Duration::ZERO,
         timeout: Some(150 * SECOND),
         tolerance,
-        ..Setting::default()
+        ..Setting::at_the_second_failure()
     }
     .start();
     let flow = running.keep_coming();
@@ -442,11 +424,7 @@ async fn a_parked_record_whose_time_is_over_fails_its_connector_as_what_it_was()
 
 #[actix::test]
 async fn parked_records_that_are_not_due_hold_no_drain_up_and_lose_no_attempt() {
-    let running = Setting {
-        after: Duration::ZERO,
-        ..Setting::default()
-    }
-    .start();
+    let running = Setting::at_the_second_failure().start();
     let flow = running.keep_coming();
     running.until_parked(1).await;
     drop(flow);
