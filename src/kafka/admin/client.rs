@@ -1,6 +1,6 @@
 //! The handle that all admin calls go through.
 
-use krafka::admin::{AdminClient, DescribeClusterOptions};
+use krafka::admin::{AdminClient, ClusterDescription, DescribeClusterOptions};
 
 use super::error::{AdminError, Attempt};
 
@@ -30,11 +30,17 @@ impl Admin {
             right: "DESCRIBE",
             resource: "the cluster".to_owned(),
         };
+        Ok(self.describe_cluster(&attempt).await?.cluster_id)
+    }
+
+    pub(super) async fn describe_cluster(
+        &self,
+        attempt: &Attempt,
+    ) -> Result<ClusterDescription, AdminError> {
         let described = self
             .client
             .describe_cluster(DescribeClusterOptions::default())
             .await;
-        let cluster = described.map_err(|error| attempt.failed(error))?;
-        Ok(cluster.cluster_id)
+        described.map_err(|error| attempt.failed(error))
     }
 }

@@ -2,9 +2,7 @@
 //! record also when its letter cannot be written, so it is checked before joining.
 //! Decisions are pure functions; the calls are below them.
 
-use krafka::admin::{
-    ConfigResource, DescribeClusterOptions, DescribeConfigsOptions, DescribeFeaturesOptions,
-};
+use krafka::admin::{ConfigResource, DescribeConfigsOptions, DescribeFeaturesOptions};
 use krafka::error::{ErrorCode, KrafkaError};
 
 use super::client::Admin;
@@ -227,11 +225,7 @@ impl Admin {
             right: "DESCRIBE_CONFIGS",
             resource: "the cluster".to_owned(),
         };
-        let described = self
-            .client
-            .describe_cluster(DescribeClusterOptions::default())
-            .await;
-        let cluster = described.map_err(|error| attempt.failed(error))?;
+        let cluster = self.describe_cluster(&attempt).await?;
         let mut rules = Vec::new();
         for broker in cluster.brokers {
             let resource = ConfigResource::broker(broker.id);
