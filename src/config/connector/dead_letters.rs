@@ -4,7 +4,6 @@ use super::limits;
 use super::reading::Reading;
 use super::{DEAD_LETTER_MODE, DEAD_LETTER_REPLICATION, DEAD_LETTER_TOPIC, Topics};
 use crate::config::connector_keys::DEAD_LETTER_HEADERS;
-use crate::config::definition::Faults;
 use crate::config::overrides::ConsumerConfig;
 use crate::config::producer::ProducerConfig;
 
@@ -61,7 +60,9 @@ impl Reading<'_> {
             self.check_dead_letter_topic(&topic, Some(topics));
             return DeadLetters::Broker { topic };
         }
-        let producer = self.dead_letter_producer(connector, topics, consumer);
+        let producer = self
+            .letter_producer(&format!("connector-dlq-producer-{connector}"))
+            .beside(&consumer.client, topics);
         let reads = producer.reads.as_ref().and_then(|reads| reads.known_here());
         self.check_dead_letter_topic(&topic, reads);
         let mut reader = self.reader();
@@ -137,22 +138,6 @@ impl Reading<'_> {
         } else if read.is_some_and(|read| read.contains(topic)) {
             self.faults.add(DEAD_LETTER_TOPIC, format!("{topic} is read by this connector, so that its dead letters would come round for ever; name another topic"));
         }
-    }
-
-    /// What is wrong with its settings was told of the sink's producer.
-    fn dead_letter_producer(
-        &self,
-        connector: &str,
-        topics: &Topics,
-        consumer: &ConsumerConfig,
-    ) -> ProducerConfig {
-        let producer = ProducerConfig::read(
-            self.worker.settings(),
-            self.settings,
-            &format!("connector-dlq-producer-{connector}"),
-            &mut Faults::default(),
-        );
-        producer.beside(&consumer.client, topics)
     }
 }
 

@@ -6,7 +6,6 @@ use super::limits;
 use super::reading::Reading;
 use super::{DEAD_LETTER_MODE, DeadLetters, ErrorsConfig, ShareConfig, Topics};
 use crate::config::connector_keys::{PARK_AFTER, PARK_BACKOFF, PARK_REPLICATION};
-use crate::config::definition::Faults;
 use crate::config::overrides::ConsumerConfig;
 use crate::config::producer::ProducerConfig;
 
@@ -77,17 +76,11 @@ impl Reading<'_> {
         self.settings.get(PARK_AFTER).is_some()
     }
 
-    /// It writes to the cluster that is read, as the consumer does. What is
-    /// wrong with its settings was told of the sink's producer.
+    /// It writes to the cluster that is read, as the consumer does.
     fn parking_producer(&self, around: &Surroundings<'_>) -> ProducerConfig {
         let client_id = format!("connector-parking-producer-{}", around.connector);
-        let producer = ProducerConfig::read(
-            self.worker.settings(),
-            self.settings,
-            &client_id,
-            &mut Faults::default(),
-        );
-        producer.beside_consumer(&around.consumer.client, client_id)
+        self.letter_producer(&client_id)
+            .beside_consumer(&around.consumer.client, client_id)
     }
 }
 

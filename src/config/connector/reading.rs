@@ -175,13 +175,17 @@ impl Reading<'_> {
         topics: &Topics,
         consumer: &ConsumerConfig,
     ) -> ProducerConfig {
-        let producer = ProducerConfig::read(
-            self.worker.settings(),
-            self.settings,
-            &format!("connector-producer-{name}"),
-            &mut self.faults,
-        );
-        producer.beside(&consumer.client, topics)
+        let client_id = format!("connector-producer-{name}");
+        let (worker, own) = (self.worker.settings(), self.settings);
+        ProducerConfig::read(worker, own, &client_id, &mut self.faults)
+            .beside(&consumer.client, topics)
+    }
+
+    /// Of letters. What is wrong with its settings was told of the sink's
+    /// producer.
+    pub(super) fn letter_producer(&self, client_id: &str) -> ProducerConfig {
+        let (worker, own) = (self.worker.settings(), self.settings);
+        ProducerConfig::read(worker, own, client_id, &mut Faults::default())
     }
 
     pub(super) fn reader(&mut self) -> Reader<'_> {
