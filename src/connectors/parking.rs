@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::lag;
-use super::start::{SERVERS, StartError, check_renewal, connect, source_config};
+use super::start::{SERVERS, StartError, connect, prepare_group, source_config};
 use crate::config::connector::{
     ConnectorConfig, PARK_AFTER, PARK_REPLICATION, ParkingConfig, parking_topic,
 };
@@ -116,14 +116,7 @@ async fn make_group_ready(
         topics: vec![parking.topic.clone()],
         reset_given: true,
     };
-    let mut warnings = admin.check_share_group(&check).await?;
-    let prepared = admin.prepare_share_group(group, &wanted(own)).await?;
-    warnings.extend(prepared.warnings);
-    for warning in warnings {
-        tracing::warn!(connector = %config.name, "{warning}");
-    }
-    let settings = prepared.settings;
-    check_renewal(group, &settings)?;
+    let settings = prepare_group(admin, &check, &wanted(own)).await?;
     let (reset, limit) = (&settings.auto_offset_reset, &settings.delivery_limit);
     if reset.value != EARLIEST {
         return Err(StartError::Refused(format!(

@@ -244,7 +244,6 @@ async fn make_group_ready(
         topics: topics.to_vec(),
         reset_given: share.auto_offset_reset.is_given,
     };
-    let mut warnings = admin.check_share_group(&check).await?;
     let reset = &share.auto_offset_reset;
     let wanted = WantedSettings {
         auto_offset_reset: reset.is_given.then(|| reset.strategy.clone()),
@@ -256,18 +255,24 @@ async fn make_group_ready(
             .and_then(|n| u16::try_from(n).ok()),
         lock_duration: share.record_lock_duration,
     };
-    let prepared = admin.prepare_share_group(&share.group_id, &wanted).await?;
-    warnings.extend(prepared.warnings);
-    for warning in warnings {
-        tracing::warn!(connector = %config.name, "{warning}");
-    }
-    check_renewal(&share.group_id, &prepared.settings)?;
-    Ok(prepared.settings)
+    prepare_group(admin, &check, &wanted).await
 }
 
-pub(super) fn check_renewal(group: &str, settings: &GroupSettings) -> Result<(), StartError> {
-    match settings.renew_enabled.value {
-        true => Ok(()),
+/// Makes sure that a share group can be read and held on to.
+pub(super) async fn prepare_group(
+    admin: &Admin,
+    check: &ShareGroupCheck,
+    wanted: &WantedSettings,
+) -> Result<GroupSettings, StartError> {
+    let group = &check.group;
+    let mut warnings = admin.check_share_group(check).await?;
+    let prepared = admin.prepare_share_group(group, wanted).await?;
+    warnings.extend(prepared.warnings);
+    for warning in warnings {
+        tracing::warn!(connector = %check.connector, "{warning}");
+    }
+    match prepared.settings.renew_enabled.value {
+        true => Ok(prepared.settings),
         false => Err(StartError::Refused(format!(
             "share.renew.acknowledge.enable is false on share group {group}: records that are held \
              would lose their locks; set it to true"
