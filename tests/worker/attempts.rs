@@ -150,10 +150,7 @@ async fn on_the_last_attempt_records_are_held_until_the_sink_takes_them() -> Res
     assert_eq!(warned.len(), 1, "{warned:?}");
     assert_eq!(warned[0]["delivery_count"], 5, "{warned:?}");
     wait_for_near_limit(&api, &stage.name, 0).await?;
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
-        .await?;
+    stage.wait_until_consumed(PATIENCE).await?;
     assert_eq!(last.stop(PATIENCE).await?.code(), Some(0));
     Ok(())
 }
@@ -174,10 +171,7 @@ async fn on_the_last_attempt_a_tolerated_failure_is_put_aside_with_its_cause() -
     let all = |status: &Value| status["accepted"] == RECORDS - STUBBORN;
     let status = wait_for_status(&last, "the rest is accepted", PATIENCE, all).await?;
     assert_eq!(status["released"], 0, "{status}");
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
-        .await?;
+    stage.wait_until_consumed(PATIENCE).await?;
     let delivered = Tally::from_json_lines(&stage.file(), "/id")?;
     delivered.exactly_once(ids(RECORDS).skip(STUBBORN))?;
     let mut told = log(&last)?;
@@ -204,10 +198,7 @@ async fn a_record_to_be_tried_again_is_released_each_time_below_the_limit() -> R
         assert_eq!(status[field], expected, "{field} of {status}");
     }
     Tally::from_json_lines(&stage.file(), "/id")?.exactly_once(ids(RECORDS))?;
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
-        .await?;
+    stage.wait_until_consumed(PATIENCE).await?;
     assert_eq!(worker.stop(PATIENCE).await?.code(), Some(0));
     Ok(())
 }
@@ -268,10 +259,7 @@ async fn cut_connections_use_up_all_attempts_but_the_last_and_lose_nothing() -> 
         assert_eq!(status[field], expected, "{field} of {status}");
     }
     Tally::from_json_lines(&stage.file(), "/id")?.exactly_once(ids(RECORDS))?;
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
-        .await?;
+    stage.wait_until_consumed(PATIENCE).await?;
     assert_eq!(last.stop(PATIENCE).await?.code(), Some(0));
     first.kill()?;
     Ok(())

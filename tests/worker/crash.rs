@@ -57,10 +57,7 @@ async fn what_a_killed_worker_held_is_delivered_by_the_others_at_once() -> Resul
 
     let records = load.stop().await?;
     wait_for_ids(&survivors, records, within).await?;
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
-        .await?;
+    stage.wait_until_consumed(PATIENCE).await?;
     tally(&survivors)?.exactly_once(ids(records))?;
     // A third delivery of any of them would count once more.
     assert_eq!(sum(&survivors, "redelivered")?, WINDOW);
@@ -97,10 +94,7 @@ async fn a_worker_killed_while_writing_loses_nothing_and_repeats_its_window_at_m
     victim.worker.kill()?;
     assert!(tally(&survivors)?.distinct() < RECORDS, "the load was over");
 
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
-        .await?;
+    stage.wait_until_consumed(PATIENCE).await?;
     let twice = only_the_victims_records_came_twice(&victim, &survivors, RECORDS)? as u64;
     let redelivered = sum(&survivors, "redelivered")?;
     assert!(
@@ -150,10 +144,7 @@ async fn what_a_frozen_worker_held_is_delivered_by_the_others_and_its_late_resul
     assert_eq!(status["lost"], WINDOW);
 
     let records = load.stop().await?;
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
-        .await?;
+    stage.wait_until_consumed(PATIENCE).await?;
     let twice = only_the_victims_records_came_twice(&victim, &survivors, records)? as u64;
     assert!(twice <= WINDOW, "{twice} were written twice");
     assert_eq!(sum(&survivors, "redelivered")?, WINDOW);
@@ -174,21 +165,14 @@ async fn a_worker_frozen_while_writing_loses_nothing_and_works_on() -> Result<()
     victim.wait_for("accepted", PATIENCE, |n| n > 0).await?;
     victim.worker.signal(Signal::STOP)?;
     assert!(tally(&survivors)?.distinct() < RECORDS, "the load was over");
-    let group = stage.group();
-    stage
-        .admin
-        .wait_until_consumed(&group, &stage.name, PATIENCE)
-        .await?;
+    stage.wait_until_consumed(PATIENCE).await?;
 
     victim.worker.signal(Signal::CONT)?;
     victim.wait_for("in_flight", PATIENCE, |n| n == 0).await?;
     let written = victim.tally()?.distinct();
     let more = json_records(2 * RECORDS, PARTITIONS, 100).skip(RECORDS);
     produce(servers, &stage.name, more).await?;
-    stage
-        .admin
-        .wait_until_consumed(&group, &stage.name, PATIENCE)
-        .await?;
+    stage.wait_until_consumed(PATIENCE).await?;
     assert!(victim.tally()?.distinct() > written);
     let twice = only_the_victims_records_came_twice(&victim, &survivors, 2 * RECORDS)? as u64;
     let redelivered = sum(&survivors, "redelivered")?;

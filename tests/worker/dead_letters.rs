@@ -148,10 +148,7 @@ async fn what_each_stage_rejects_is_in_the_topic_as_it_was_and_the_rest_delivere
         assert_eq!(status[field], 0, "{field} of {status}");
     }
     assert_eq!(status["delivered"], MANY - 3, "{status}");
-    let (admin, group) = (&stage.admin, stage.group());
-    admin
-        .wait_until_consumed(&group, &stage.name, MINUTE)
-        .await?;
+    stage.wait_until_consumed(MINUTE).await?;
     assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
 
     let asked: Vec<String> = {
@@ -250,10 +247,7 @@ impl Refused {
             (&json!(""), &json!(0)),
             "{status}"
         );
-        stage
-            .admin
-            .wait_until_consumed(&stage.group(), &stage.name, MINUTE)
-            .await?;
+        stage.wait_until_consumed(MINUTE).await?;
         assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
         let letters = read_topic(stage.kafka.bootstrap_servers(), &topic).await?;
         let keys = letters.iter().filter_map(|it| it.key.clone());

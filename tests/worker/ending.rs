@@ -51,10 +51,7 @@ async fn the_held_one_comes_again(stage: &Stage) -> Result<()> {
     let accepted = |status: &Value| status["accepted"] == 1 && status["in_flight"] == 0;
     let status = wait_for_status(&next, "it came again", MINUTE, accepted).await?;
     assert_eq!(status["redelivered"], 1, "{status}");
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, MINUTE)
-        .await?;
+    stage.wait_until_consumed(MINUTE).await?;
     assert_eq!(next.stop(MINUTE).await?.code(), Some(0));
     Tally::from_json_lines(&stage.file(), "/id")?.exactly_once(ids(RECORDS))
 }
@@ -88,10 +85,7 @@ async fn drains_by(signal: Signal, name: &str) -> Result<()> {
     assert!(before < MANY, "it drained what it had, not the topic");
 
     let next = stage.worker(&stage.to_null(2))?;
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, MINUTE)
-        .await?;
+    stage.wait_until_consumed(MINUTE).await?;
     assert_eq!(next.stop(MINUTE).await?.code(), Some(0));
     // A record delivered but not confirmed would have come again.
     Tally::from_json_lines(&stage.file(), "/id")?.exactly_once(ids(MANY))

@@ -65,10 +65,7 @@ async fn a_crash_between_put_and_flush_loses_nothing_and_repeats_what_was_not_fl
     ensure!(accepted < RECORDS, "all were flushed before the kill");
 
     let next = stage.worker(&stage.to_file_of("next", 1))?;
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
-        .await?;
+    stage.wait_until_consumed(PATIENCE).await?;
     assert_eq!(next.stop(PATIENCE).await?.code(), Some(0));
     let again = Tally::from_json_lines(&stage.file_of("next"), "/id")?;
     again.exactly_once(ids(RECORDS).skip(accepted))
@@ -83,10 +80,7 @@ async fn accepted_after_the_put_nothing_comes_again_flushed_or_not() -> Result<(
     wait_for_status(&worker, "all are accepted", PATIENCE, all).await?;
     ensure!(began.elapsed() < BY_TIME, "they waited for a flush");
     worker.kill()?;
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
-        .await?;
+    stage.wait_until_consumed(PATIENCE).await?;
     Tally::from_json_lines(&stage.file_of("lazy"), "/id")?.exactly_once(ids(RECORDS))
 }
 

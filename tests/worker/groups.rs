@@ -128,10 +128,7 @@ async fn committed_offsets_are_refused_until_they_are_carried_over_and_then_kept
     let worker = stage.worker(&connector)?;
     let accepted = |status: &Value| status["accepted"] == left;
     wait_for_status(&worker, "the rest is confirmed", MINUTE, accepted).await?;
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, MINUTE)
-        .await?;
+    stage.wait_until_consumed(MINUTE).await?;
     // Ids go round the two partitions.
     let is_left = |number: usize| (number / 2) as i64 >= DONE[number % 2].1;
     let rest = ids(RECORDS)

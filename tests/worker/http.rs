@@ -91,10 +91,7 @@ fn nothing_came_twice(status: &Value) {
 }
 
 async fn consumed(stage: &Stage, worker: &Worker) -> Result<()> {
-    let (admin, group) = (&stage.admin, stage.group());
-    admin
-        .wait_until_consumed(&group, &stage.name, MINUTE)
-        .await?;
+    stage.wait_until_consumed(MINUTE).await?;
     assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
     Ok(())
 }

@@ -74,12 +74,6 @@ async fn worker_on_last_attempt(stage: &Stage, endpoint: &Endpoint) -> Result<Wo
     Ok(second)
 }
 
-async fn consumed(stage: &Stage) -> Result<()> {
-    let group = stage.group();
-    let admin = &stage.admin;
-    admin.wait_until_consumed(&group, &stage.name, MINUTE).await
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_during_an_outage_does_not_lose_the_record_on_its_last_attempt() -> Result<()> {
     let stage = Stage::set("last-restart", 1).await?;
@@ -113,7 +107,7 @@ async fn a_restart_during_an_outage_does_not_lose_the_record_on_its_last_attempt
     let last = wait_for_status(&worker, "it is delivered", MINUTE, delivered).await?;
     assert_eq!(last["released"], 0, "{last}");
     assert!(endpoint.delivered(while_down).missing(ids(1)).is_empty());
-    consumed(&stage).await?;
+    stage.wait_until_consumed(MINUTE).await?;
 
     api.wait_for(&status, MINUTE, shows(Value::Null)).await?;
     let (code, body) = api.post(&format!("{path}/restart")).await?;
@@ -158,7 +152,7 @@ async fn a_stop_tells_of_the_record_on_its_last_attempt_and_a_raised_limit_saves
     let mut connector = stage.connector("http", 2);
     connector["http.url"] = json!(endpoint.receiver.url("/"));
     let next = stage.worker(&connector)?;
-    consumed(&stage).await?;
+    stage.wait_until_consumed(MINUTE).await?;
     assert_eq!(next.stop(MINUTE).await?.code(), Some(0));
     endpoint.delivered(while_down).exactly_once(ids(1))
 }

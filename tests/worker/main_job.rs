@@ -26,10 +26,7 @@ async fn fifty_tasks_on_twelve_partitions_deliver_every_record() -> Result<()> {
     let status = wait_for_status(&worker, "all are confirmed", MINUTE, accepted).await?;
     assert_eq!(status["in_flight"], 0);
     assert_eq!(status["redelivered"], 0);
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, Duration::from_secs(10))
-        .await?;
+    stage.wait_until_consumed(Duration::from_secs(10)).await?;
     Tally::from_json_lines(&stage.file(), "/id")?.exactly_once(ids(RECORDS))?;
     let ended = worker.stop(Duration::from_secs(10)).await?;
     assert_eq!(ended.code(), Some(0));

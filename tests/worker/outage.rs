@@ -125,10 +125,7 @@ async fn no_record_is_lost_in(outage: Duration, per_second: usize) -> Result<()>
     })
     .await?;
     let records = load.stop().await?;
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
-        .await?;
+    stage.wait_until_consumed(PATIENCE).await?;
     service.tally().exactly_once(ids(records))?;
     let settled = |status: &Value| status["accepted"] == records && status["in_flight"] == 0;
     let status = wait_for_status(&worker, "all are accepted", PATIENCE, settled).await?;

@@ -237,10 +237,8 @@ async fn failing_record_holds_up_nobody(records: usize) -> Result<()> {
     }
     check_arrival(&odd, &endpoint)?;
     endpoint.taken().exactly_once(ids(records))?;
+    odd.wait_until_consumed(MINUTE).await?;
     let (admin, parked) = (&odd.admin, parked_of(&odd));
-    admin
-        .wait_until_consumed(&odd.group(), &odd.name, MINUTE)
-        .await?;
     admin.wait_until_consumed(&parked, &parked, MINUTE).await?;
     assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
     let output = worker.output()?;
@@ -362,10 +360,7 @@ async fn a_worker_killed_while_it_parks_loses_no_record() -> Result<()> {
     })
     .await?;
     others.stop().await?;
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, MINUTE)
-        .await?;
+    stage.wait_until_consumed(MINUTE).await?;
     let keys = keys_parked(&stage).await?;
     assert!(
         failing().all(|id| keys.count(&id) <= 2),

@@ -74,10 +74,7 @@ async fn with_tolerance_all_the_poison_is_put_aside_and_the_connector_runs_on() 
     assert_eq!(told["stage"], "VALUE_CONVERTER", "{told}");
     assert_eq!(told["record"], format!("{}-0@{POISON}", stage.name));
     assert!(!worker.output()?.contains(POISON_TEXT), "{told}");
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, MINUTE)
-        .await
+    stage.wait_until_consumed(MINUTE).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -142,8 +139,5 @@ async fn with_tolerance_none_the_connector_fails_and_loses_nothing() -> Result<(
     })
     .await?;
     Tally::from_json_lines(&stage.file(), "/id")?.exactly_once(good_ids(2 * RECORDS))?;
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, MINUTE)
-        .await
+    stage.wait_until_consumed(MINUTE).await
 }

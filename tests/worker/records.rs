@@ -117,10 +117,7 @@ async fn a_record_that_kills_each_task_is_put_aside_alone() -> Result<()> {
     for field in ["in_flight", "redelivered", "released", "lost", "unknown"] {
         assert_eq!(status[field], 0, "{field} of {status}");
     }
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, MINUTE)
-        .await?;
+    stage.wait_until_consumed(MINUTE).await?;
     let running = |status: &Value| status["tasks_running"] == 50;
     wait_for_status(&worker, "all tasks live again", MINUTE, running).await?;
 

@@ -76,10 +76,7 @@ async fn restarts_of_both_kinds_under_load_lose_nothing() -> Result<()> {
     goes_on(&api, &stage.name).await?;
 
     let sent = load.stop().await?;
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, MINUTE)
-        .await?;
+    stage.wait_until_consumed(MINUTE).await?;
     assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
     // In good order: not even a duplicate.
     Tally::from_json_lines(&stage.file(), "/id")?.exactly_once(ids(sent))

@@ -128,10 +128,7 @@ async fn workers_come_in_mid_run_and_go_without_a_trace() -> Result<()> {
     let until_then = arrivals(&crew);
     assert!(until_then < RECORDS, "the load was over: {until_then}");
 
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
-        .await?;
+    stage.wait_until_consumed(PATIENCE).await?;
     tally(&crew)?.exactly_once(ids(RECORDS))?;
     assert_eq!(sum(&crew, "redelivered")?, 0);
     Ok(())
@@ -152,10 +149,7 @@ async fn workers_that_come_and_go_use_up_no_attempts() -> Result<()> {
         guests.push(guest);
     }
     let records = load.stop().await?;
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
-        .await?;
+    stage.wait_until_consumed(PATIENCE).await?;
     let crew: Vec<&Member> = guests.iter().chain([&host]).collect();
     tally(&crew)?.exactly_once(ids(records))?;
     assert_eq!(sum(&crew, "redelivered")?, 0);

@@ -40,10 +40,7 @@ async fn each_record_is_asked_for_once_and_delivered_at_its_first_attempt() -> R
     // Each lock would have ended twice before its first answer.
     let renewed = number(&status, "renewed")?;
     assert!(renewed >= 2 * RECORDS as u64, "{renewed}");
-    let (admin, group) = (&stage.admin, stage.group());
-    admin
-        .wait_until_consumed(&group, &stage.name, PATIENCE)
-        .await?;
+    stage.wait_until_consumed(PATIENCE).await?;
     assert_eq!(worker.stop(PATIENCE).await?.code(), Some(0));
     let arrivals = receiver.arrivals();
     assert_eq!(arrivals.len(), RECORDS, "as many requests as records");

@@ -55,6 +55,14 @@ impl Stage {
         format!("share-{}", self.name)
     }
 
+    /// Waits until the connector's group has nothing left to do in its topic.
+    pub async fn wait_until_consumed(&self, patience: Duration) -> Result<()> {
+        let group = self.group();
+        self.admin
+            .wait_until_consumed(&group, &self.name, patience)
+            .await
+    }
+
     /// Where the sinks write.
     pub fn file(&self) -> PathBuf {
         self.folder.path().join("out.txt")

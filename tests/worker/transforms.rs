@@ -115,10 +115,7 @@ async fn the_sink_sees_what_the_chain_has_made_of_each_record() -> Result<()> {
         assert_eq!(record["topic"], "routed.chained", "{line}");
     }
     // The broker was told of the topic that the records came from.
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, MINUTE)
-        .await?;
+    stage.wait_until_consumed(MINUTE).await?;
     assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
     Ok(())
 }
@@ -138,10 +135,7 @@ async fn with_tolerance_all_a_record_that_a_transform_fails_on_is_put_aside() ->
     assert_eq!(error["stage"], "TRANSFORMATION", "{error}");
     assert!(error.to_string().contains("transforms.stamp: "), "{error}");
     assert!(!error.to_string().contains("hush"), "{error}");
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, MINUTE)
-        .await
+    stage.wait_until_consumed(MINUTE).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -178,10 +172,7 @@ async fn with_tolerance_none_a_record_that_a_transform_fails_on_stops_the_connec
     let worker = stage.worker(&mended)?;
     let all = |_: &Value| lines(&stage.file()) == RECORDS;
     wait_for_status(&worker, "the rest arrives", MINUTE, all).await?;
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, MINUTE)
-        .await?;
+    stage.wait_until_consumed(MINUTE).await?;
     assert_eq!(Tally::from_lines(&stage.file())?.count("hush"), 1);
     Ok(())
 }
@@ -203,8 +194,5 @@ async fn a_record_that_a_transform_drops_is_accepted_and_no_sink_sees_it() -> Re
     let status = wait_for_status(&worker, "all are accepted", MINUTE, accepted).await?;
     assert_eq!(status["rejected"], 0, "{status}");
     Tally::from_json_lines(&stage.file(), "/id")?.exactly_once(other_ids())?;
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, MINUTE)
-        .await
+    stage.wait_until_consumed(MINUTE).await
 }

@@ -39,10 +39,7 @@ async fn a_record_that_fails_uses_up_its_own_attempts_and_is_kept_on_its_last() 
     let status = wait_for_status(&worker, "it is delivered", PATIENCE, accepted).await?;
     assert_eq!(status["released"], LIMIT - 1, "{status}");
     assert_eq!(status["redelivered"], LIMIT - 1, "{status}");
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
-        .await?;
+    stage.wait_until_consumed(PATIENCE).await?;
     Tally::from_json_lines(&stage.file(), "/id")?.exactly_once(ids(RECORDS))
 }
 
@@ -73,10 +70,7 @@ async fn restarts_with_many_records_in_flight_use_up_no_attempt() -> Result<()> 
         })
         .await?;
     }
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
-        .await?;
+    stage.wait_until_consumed(PATIENCE).await?;
     let again = statuses(&worker)?;
     let again = again.iter().find(|status| status["redelivered"] != 0);
     assert_eq!(again, None);

@@ -156,10 +156,7 @@ impl<'a> Case<'a> {
     /// The end of a test: the group has no lag, every id arrived, what came
     /// twice was open when its lock was lost, and the worker ends well.
     pub async fn ends_well(self, records: usize) -> Result<()> {
-        let (admin, group) = (&self.stage.admin, self.stage.group());
-        admin
-            .wait_until_consumed(&group, &self.stage.name, PATIENCE)
-            .await?;
+        self.stage.wait_until_consumed(PATIENCE).await?;
         self.loses_nothing(records).await
     }
 

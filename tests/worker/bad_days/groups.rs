@@ -69,10 +69,7 @@ async fn a_group_is_not_deleted_under_a_member_and_made_anew_after_one() -> Resu
     case.was_told_of(&[&stage.group(), "joining anew"]).await?;
     case.recovers().await?;
     let records = load.stop().await?;
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
-        .await?;
+    stage.wait_until_consumed(PATIENCE).await?;
     case.wait_for_ids(records).await
 }
 
@@ -95,10 +92,7 @@ async fn a_worker_beyond_the_size_of_the_group_is_told_and_joins_when_another_le
     let at_work = |status: &Value| status["accepted"].as_u64() > Some(0) && status["trouble"] == "";
     wait_for_status(&second, "it has joined", PATIENCE, at_work).await?;
     let records = load.stop().await?;
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
-        .await?;
+    stage.wait_until_consumed(PATIENCE).await?;
     assert_eq!(second.stop(PATIENCE).await?.code(), Some(0));
     case.tally()?.exactly_once(ids(records))
 }

@@ -81,10 +81,7 @@ async fn a_worker_killed_between_letters_and_accepts_writes_each_twice_at_most()
     site.kafka.signal_node(1, Signal::CONT)?;
 
     let next = stage.worker(&connector)?;
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
-        .await?;
+    stage.wait_until_consumed(PATIENCE).await?;
     assert_eq!(next.stop(PATIENCE).await?.code(), Some(0));
     let each = letters_of_each(elsewhere, &letters).await?;
     assert_eq!(each.len(), RECORDS, "none is without: {each:?}");

@@ -55,10 +55,7 @@ async fn records_that_were_compacted_away_after_they_had_been_given_back_are_no_
     )
     .await?;
     let worker = stage.worker(&stage.to_null(2))?;
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
-        .await?;
+    stage.wait_until_consumed(PATIENCE).await?;
     let settled = |status: &Value| status["in_flight"] == 0 && status["trouble"] == "";
     wait_for_status(&worker, "all is settled", PATIENCE, settled).await?;
     let newest = ids(versions * 100).skip((versions - 1) * 100);

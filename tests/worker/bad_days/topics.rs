@@ -103,10 +103,7 @@ async fn partitions_that_are_added_are_read_soon() -> Result<()> {
     let records = load.stop().await?;
     case.is_well_again().await?;
     case.wait_for_ids(records).await?;
-    stage
-        .admin
-        .wait_until_consumed(&stage.group(), &stage.name, PATIENCE)
-        .await
+    stage.wait_until_consumed(PATIENCE).await
 }
 
 /// Four sinks, each in a connector of its own over the stage's topic.
