@@ -32,12 +32,13 @@ pub(crate) fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 
-/// An error with its causes, but without the address.
+/// An error with its causes, but without the address, and without what the
+/// other side said: in HTTP/2 its good-bye may have words.
 pub(crate) fn told(error: &reqwest::Error) -> String {
     let mut causes = Vec::new();
     let mut next: Option<&dyn Error> = error.source();
     while let Some(cause) = next {
-        let cause_text = cause.to_string();
+        let cause_text = words(cause);
         // Some causes repeat those below them.
         if !causes
             .iter()
@@ -55,6 +56,13 @@ pub(crate) fn told(error: &reqwest::Error) -> String {
         },
         false => causes.join(": "),
     }
+}
+
+fn words(error: &(dyn Error + 'static)) -> String {
+    let reason = error
+        .downcast_ref::<h2::Error>()
+        .and_then(h2::Error::reason);
+    reason.map_or_else(|| error.to_string(), |reason| reason.to_string())
 }
 
 /// The beginning of a body. One that goes on beyond the limit is left, and its

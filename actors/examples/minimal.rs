@@ -76,7 +76,10 @@ fn spec() -> PipelineSpec {
         accepts_after_put: false,
         max_in_flight_records: None,
         span: 2000,
-        error_log: ErrorLog::Records,
+        error_log: ErrorLog {
+            enable: true,
+            include_messages: true,
+        },
         dead_letters: None,
         parking: None,
     }

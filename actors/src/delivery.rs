@@ -19,6 +19,7 @@ use crate::books::{Put, PutEnd};
 use crate::chunk::Chunk;
 use crate::circuit::{Refusal, SharedCircuit};
 use crate::converter::{Converter, EnlistTask};
+use crate::error_log::ErrorLog;
 use crate::flush::{Buffered, BufferedPut, FlushCall, FlushPolicy};
 use crate::kill_switch::KillSwitch;
 use crate::live_view::{LiveView, TaskState};
@@ -54,6 +55,7 @@ pub(crate) struct DeliverySettings {
 pub(crate) struct DeliveryLinks {
     pub(crate) connector: Arc<str>,
     pub(crate) task: u32,
+    pub(crate) error_log: ErrorLog,
     pub(crate) converter: Mailbox<Converter>,
     pub(crate) acknowledger: Mailbox<Acknowledger>,
     pub(crate) view: Arc<LiveView>,
@@ -104,7 +106,7 @@ impl DeliveryLinks {
             lasts,
         };
         let refused = self.circuit.refused(&self.connector, &refusal);
-        Some((Arc::clone(cause), refused.rest))
+        Some((cause.clone(), refused.rest))
     }
 
     /// Hands a chunk back that was not begun; nobody is to blame.
@@ -195,7 +197,7 @@ impl Delivery {
                 tracing::error!(
                     connector = %self.links.connector, task = self.context.task, error = %cause, "task failed"
                 );
-                self.show(TaskState::Failed(Arc::clone(cause)));
+                self.show(TaskState::Failed(cause.clone()));
             }
         }
         let _ = self.links.acknowledger.signal(TaskGone {

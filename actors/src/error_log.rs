@@ -2,32 +2,70 @@
 //! them, by Kafka Connect's contract; the broker's dead letters have no cause,
 //! and a record without any is gone.
 
-use crate::outcome::Rejection;
+use crate::outcome::{Cause, Rejection};
+use crate::ports::sink::SinkError;
 use crate::record::RecordId;
+use crate::sink_host::Called;
 
-/// `errors.log.enable` and `errors.log.include.messages`.
+/// Whether contents of records may be shown; here, since causes name it.
+pub const INCLUDE_MESSAGES: &str = "errors.log.include.messages";
+
+/// What a connector may tell of its records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ErrorLog {
-    #[default]
-    Off,
-    /// Stage and cause.
-    Causes,
-    /// Topic, partition and offset as well. Never key or value: they are not
-    /// for those who read logs.
-    Records,
+pub struct ErrorLog {
+    /// `errors.log.enable`: stage and cause of each record.
+    pub enable: bool,
+    /// [`INCLUDE_MESSAGES`]: topic, partition and offset as well, and causes in
+    /// full, there and wherever else they are told. Never key or value by
+    /// themselves: they are not for those who read logs.
+    pub include_messages: bool,
 }
 
 impl ErrorLog {
     /// Returns how many it has told of.
-    pub(crate) fn tell(self, connector: &str, put_aside: &[(RecordId, Rejection)]) -> u64 {
-        if self == Self::Off {
+    pub(crate) fn tell(self, connector: &str, put_aside: Vec<(RecordId, Rejection)>) -> u64 {
+        if !self.enable {
             return 0;
         }
+        let count = put_aside.len() as u64;
         for (record, Rejection { stage, cause }) in put_aside {
-            let record = (self == Self::Records).then(|| tracing::field::display(record));
+            let record = self
+                .include_messages
+                .then(|| tracing::field::display(record));
+            let cause = self.words(cause);
             tracing::warn!(connector, %stage, error = %cause, record, "record put aside");
         }
-        put_aside.len() as u64
+        count
+    }
+
+    /// What may be told of a cause.
+    pub(crate) fn words(self, cause: Cause) -> Cause {
+        match self.include_messages {
+            true => cause.in_full(),
+            false => cause,
+        }
+    }
+
+    /// What may be told of what a call to a sink came to.
+    pub(crate) fn called<T>(
+        self,
+        called: Called<Result<T, SinkError>>,
+    ) -> Called<Result<T, SinkError>> {
+        let answered = called.map_err(|panic| self.words(panic))?;
+        Ok(answered.map_err(|error| self.error(error)))
+    }
+
+    /// What may be told of a sink's error.
+    pub(crate) fn error(self, error: SinkError) -> SinkError {
+        match error {
+            SinkError::Retry(cause) => SinkError::Retry(self.words(cause)),
+            SinkError::Unavailable(cause) => SinkError::Unavailable(self.words(cause)),
+            SinkError::UnavailableFor(cause, lasts) => {
+                SinkError::UnavailableFor(self.words(cause), lasts)
+            }
+            SinkError::RejectedOne(cause) => SinkError::RejectedOne(self.words(cause)),
+            SinkError::Fatal(cause) => SinkError::Fatal(self.words(cause)),
+        }
     }
 }
 
@@ -43,6 +81,13 @@ mod tests {
     use crate::record::{SourcePartition, TopicId};
     use crate::testing::listen;
 
+    const fn log(include_messages: bool) -> ErrorLog {
+        ErrorLog {
+            enable: true,
+            include_messages,
+        }
+    }
+
     /// What is told of two records.
     fn told(log: ErrorLog) -> Vec<String> {
         let partition = Arc::new(SourcePartition {
@@ -53,7 +98,10 @@ mod tests {
         let put_aside = [(7, Stage::ValueConverter), (8, Stage::TaskPut)].map(|(offset, stage)| {
             let partition = Arc::clone(&partition);
             let record = RecordId { partition, offset };
-            (record, Rejection::new(stage, "no good"))
+            (
+                record,
+                Rejection::new(stage, Cause::quoting("no good", "no good: hush")),
+            )
         });
         let lines = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&lines);
@@ -61,7 +109,7 @@ mod tests {
             assert_eq!(level, Level::WARN);
             heard.lock().push(line.to_owned());
         });
-        let logged = log.tell("sink", &put_aside);
+        let logged = log.tell("sink", put_aside.into());
         let lines = lines.lock();
         assert_eq!(logged, lines.len() as u64);
         lines.clone()
@@ -74,20 +122,24 @@ mod tests {
 
     #[test]
     fn each_record_is_a_warning_with_stage_and_cause() {
-        let lines = told(ErrorLog::Causes);
+        let lines = told(log(false));
         assert_eq!(lines.len(), 2, "{lines:?}");
         for (line, stage) in lines.iter().zip(["VALUE_CONVERTER", "TASK_PUT"]) {
             assert!(line.contains("connector=\"sink\""), "{line}");
             assert!(line.contains(&format!("stage={stage}")), "{line}");
             assert!(line.contains("error=no good"), "{line}");
-            assert!(!line.contains("orders"), "{line}");
+            assert!(!line.contains("orders") && !line.contains("hush"), "{line}");
         }
     }
 
     #[test]
-    fn the_record_is_named_when_that_is_asked_for_too() {
-        let lines = told(ErrorLog::Records);
+    fn the_record_is_named_and_quoted_when_that_is_asked_for_too() {
+        let lines = told(log(true));
         assert!(lines[0].contains("record=orders-3@7"), "{lines:?}");
         assert!(lines[1].contains("record=orders-3@8"), "{lines:?}");
+        assert!(
+            lines.iter().all(|it| it.contains("error=no good: hush")),
+            "{lines:?}"
+        );
     }
 }

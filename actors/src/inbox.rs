@@ -191,7 +191,10 @@ mod tests {
                 connector: "test".into(),
                 books: Arc::clone(&books),
                 source: Arc::new(source.clone()),
-                error_log: ErrorLog::Records,
+                error_log: ErrorLog {
+                    enable: true,
+                    include_messages: true,
+                },
             };
             Self {
                 inbox: Inbox::new(receiver, outlet),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::books::{Books, Effects, SharedBooks};
 use crate::error_log::ErrorLog;
 use crate::messages::RecordFailed;
+use crate::outcome::Rejection;
 use crate::ports::source::Source;
 
 /// The way out for one connector, for all its actors.
@@ -49,12 +50,13 @@ impl Outlet {
     /// Under no lock: who reads the log slowly must hold up nobody. Returns the
     /// record that fails the connector, if one does.
     pub(crate) fn log(&self, effects: Effects) -> Option<RecordFailed> {
-        for notice in &effects.notices {
-            notice.log(&self.connector);
+        for notice in effects.notices {
+            notice.log(&self.connector, self.error_log);
         }
-        let logged = self.error_log.tell(&self.connector, &effects.put_aside);
+        let logged = self.error_log.tell(&self.connector, effects.put_aside);
         self.books.add_errors_logged(logged);
-        let (record, rejection) = effects.failure?;
+        let (record, Rejection { stage, cause }) = effects.failure?;
+        let rejection = Rejection::new(stage, self.error_log.words(cause));
         Some(RecordFailed { record, rejection })
     }
 }
@@ -69,7 +71,7 @@ mod tests {
     use super::*;
     use crate::books::{Notice, Tolerance};
     use crate::credit::Credit;
-    use crate::outcome::{Rejection, Stage};
+    use crate::outcome::Stage;
     use crate::record::RecordId;
     use crate::testing::{FakeSource, listen, partition, policy};
 
@@ -82,7 +84,10 @@ mod tests {
             connector: "test".into(),
             books: Arc::clone(&books),
             source: Arc::new(source),
-            error_log: ErrorLog::Causes,
+            error_log: ErrorLog {
+                enable: true,
+                include_messages: false,
+            },
         };
         let lines = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&lines);

@@ -10,6 +10,7 @@ use futures::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::chunk::Chunk;
+use crate::error_log::INCLUDE_MESSAGES;
 use crate::outcome::Cause;
 use crate::ports::sink::{Sink, SinkError};
 use crate::report::Report;
@@ -68,13 +69,22 @@ pub(crate) async fn caught<T>(call: impl Future<Output = T>) -> Called<T> {
         .map_err(|panic| panic_message(&*panic))
 }
 
+/// A message that is a literal is the program's own. One that was put together
+/// may quote what it was about: a text that is cut amid a letter, say.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> Cause {
-    let text = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message");
-    format!("panicked: {text}").into()
+    if let Some(literal) = panic.downcast_ref::<&'static str>() {
+        return format!("panicked: {literal}").into();
+    }
+    match panic.downcast_ref::<String>() {
+        Some(text) => Cause::quoting(
+            format!(
+                "panicked, with a message of {} bytes that {INCLUDE_MESSAGES}=true shows",
+                text.len()
+            ),
+            format!("panicked: {text}"),
+        ),
+        None => "panicked without a message".into(),
+    }
 }
 
 type Reply = oneshot::Sender<Called<Result<(), SinkError>>>;

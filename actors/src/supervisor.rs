@@ -290,7 +290,7 @@ impl Supervisor {
         self.view.update(&self.connector, |view| {
             is_news = !matches!(view.state, ConnectorState::Failed(_));
             if is_news {
-                view.state = ConnectorState::Failed(Arc::clone(cause));
+                view.state = ConnectorState::Failed(cause.clone());
             }
             view.is_restarting = false;
         });

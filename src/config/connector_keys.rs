@@ -1,6 +1,8 @@
 //! The table of a connector's keys: Kafka Connect's, and those of share
 //! groups. A sink's own keys are in the sink's table.
 
+use sluice_actors::error_log::INCLUDE_MESSAGES;
+
 use super::definition::{Key, Kind, Preset, key};
 
 pub const MAX_PUT_RECORDS: &str = "max.put.records";
@@ -128,10 +130,10 @@ pub const KEYS: &[Key] = &[
         "Whether each record that is put aside is logged, with stage and cause.",
     ),
     key(
-        "errors.log.include.messages",
+        INCLUDE_MESSAGES,
         Kind::Boolean,
         Preset::Value("false"),
-        "Whether that names the record, by topic, partition and offset; never its key or value.",
+        "Whether that names the record, by topic, partition and offset, and whether causes, there, in other lines and in the status, have the words of others that may quote it: answers of endpoints, and messages of panics. Never its key or value by themselves.",
     ),
     key(
         DEAD_LETTER_MODE,

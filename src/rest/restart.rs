@@ -137,7 +137,6 @@ fn refuse_to_lose(sight: &ConnectorSight) -> Result<(), RestError> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
 
     use sluice_actors::live_view::{ConnectorState, ConnectorView};
     use tokio::time::Instant;
@@ -163,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_restart_that_could_lose_a_record_is_refused_whatever_the_record_waits_for() {
-        let failed = || ConnectorState::Failed(Arc::from("record orders-0@7"));
+        let failed = || ConnectorState::Failed("record orders-0@7".into());
         for may in [None, Some(1)] {
             assert_eq!(refuse_to_lose(&sight(failed(), may)), Ok(()), "{may:?}");
             let running = sight(ConnectorState::Running, may);

@@ -5,9 +5,11 @@ use tracing_subscriber::{EnvFilter, fmt};
 use crate::config::worker::{LogConfig, LogFormat};
 use crate::sinks::log;
 use crate::telemetry::log_writer::LogWriter;
+use crate::telemetry::panics;
 
-/// Turns logging on. A second call changes nothing.
+/// Turns logging on, for panics too. A second call changes nothing.
 pub fn start(config: &LogConfig) {
+    panics::tell();
     let builder = fmt()
         .with_env_filter(filter(config.level))
         .with_writer(LogWriter(std::io::stderr));
@@ -18,9 +20,11 @@ pub fn start(config: &LogConfig) {
     };
 }
 
-/// The client's retries are told by the share source, once each.
+/// The client's retries are told by the share source, once each. HTTP/2 tells
+/// below `info` what the other side says as it hangs up, which may quote a record.
 fn filter(level: impl std::fmt::Display) -> EnvFilter {
-    EnvFilter::new(format!("{level},krafka=error,{}=info", log::TARGET))
+    let hushed = "krafka=error,h2=error,hyper_util=error";
+    EnvFilter::new(format!("{level},{hushed},{}=info", log::TARGET))
 }
 
 #[cfg(test)]

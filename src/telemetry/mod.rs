@@ -4,6 +4,7 @@ pub mod exposition;
 pub mod log_writer;
 pub mod logs;
 pub mod metrics;
+mod panics;
 pub mod rates;
 pub mod reference;
 pub mod sight;

@@ -146,16 +146,16 @@ impl ConnectorSight {
     #[must_use]
     pub fn standing(&self) -> Standing {
         if let Some(cause) = self.failure() {
-            return Standing::Bad(Arc::clone(cause));
+            return Standing::Bad(cause.clone());
         }
         if self.view.is_restarting {
             return Standing::Bad("is restarting".into());
         }
         if let Some(trouble) = self.view.trouble() {
-            return Standing::Bad(Arc::clone(trouble));
+            return Standing::Bad(trouble.clone());
         }
         if let Some(outage) = &self.view.outage {
-            return Standing::Bad(Arc::clone(&outage.cause));
+            return Standing::Bad(outage.cause.clone());
         }
         match self.view.state {
             ConnectorState::Starting => Standing::Coming("joins its group"),
@@ -189,7 +189,7 @@ impl ConnectorSight {
             return Standing::Ready;
         }
         match self.tasks.iter().find_map(|task| task.state.cause()) {
-            Some(cause) => Standing::Bad(Arc::clone(cause)),
+            Some(cause) => Standing::Bad(cause.clone()),
             None if self.view.has_come_up => Standing::Bad(OPENS.into()),
             None => Standing::Coming(OPENS),
         }

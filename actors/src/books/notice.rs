@@ -1,6 +1,7 @@
 //! What the operator should hear of. The books are locked while they are
 //! changed, so they only name it, and it is logged after that.
 
+use crate::error_log::ErrorLog;
 use crate::outcome::Cause;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,22 +24,23 @@ pub enum Notice {
 }
 
 impl Notice {
-    pub(crate) fn log(&self, connector: &str) {
+    pub(crate) fn log(self, connector: &str, error_log: ErrorLog) {
+        let words = |cause| error_log.words(cause);
         match self {
             Self::DiedOver { records, cause } => tracing::warn!(
-                connector, records, error = %cause, "a task died over its records"
+                connector, records, error = %words(cause), "a task died over its records"
             ),
             Self::Releasing { records, cause } => tracing::warn!(
-                connector, records, error = %cause, "no more retries here, releasing"
+                connector, records, error = %words(cause), "no more retries here, releasing"
             ),
             Self::Parking { records, cause } => tracing::info!(
                 connector,
                 records,
-                error = cause.as_deref(),
+                error = cause.map(words).as_deref(),
                 "records keep failing while others do not, parking them"
             ),
             Self::LettersFail { cause } => tracing::warn!(
-                connector, error = %cause,
+                connector, error = %words(cause),
                 "records cannot be put aside or parked, and wait for it"
             ),
             Self::LettersAreWritten => {

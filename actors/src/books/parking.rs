@@ -64,7 +64,7 @@ impl Books {
             Some(Notice::Parking { records, .. }) => *records += 1,
             _ => effects.notices.push(Notice::Parking {
                 records: 1,
-                cause: Some(Arc::clone(cause)),
+                cause: Some(cause.clone()),
             }),
         }
     }

@@ -269,7 +269,7 @@ impl Books {
         if is_news && !places.is_empty() {
             effects.notices.push(Notice::Releasing {
                 records: places.len(),
-                cause: Arc::clone(cause),
+                cause: cause.clone(),
             });
         }
         let released = put.entries(places);
@@ -279,13 +279,11 @@ impl Books {
     /// Its time is over, and the broker would archive it if it went back; or it
     /// was parked, so that going back would be no news.
     fn put_aside(&mut self, put: &PutRef, place: usize, cause: &Cause, effects: &mut Effects) {
-        let cause = match &put.chunk[place].parked {
-            Some(parked) => format!(
-                "parked {} times, with no time left to retry: {cause}",
-                parked.count
-            ),
-            None => format!("on its last delivery attempt, with no time left to retry: {cause}"),
+        let tries = match &put.chunk[place].parked {
+            Some(parked) => format!("parked {} times", parked.count),
+            None => "on its last delivery attempt".to_owned(),
         };
+        let cause = cause.behind(&format!("{tries}, with no time left to retry"));
         let rejection = Rejection::new(Stage::TaskPut, cause);
         self.reject_put(put, place, &rejection, effects);
     }

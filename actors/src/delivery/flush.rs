@@ -22,7 +22,7 @@ pub(super) async fn flush(
         flushed = tokio::time::timeout(timeout, call) => flushed,
         () = links.kill.dead() => return Told::Killed,
     };
-    let result = match flushed {
+    let result = match flushed.map(|called| links.error_log.called(called)) {
         Ok(Ok(result)) => result,
         Ok(Err(cause)) => return Told::Gone(TaskEnd::Died(cause)),
         Err(_) => return Told::Gone(TaskEnd::Died("the flush took too long".into())),

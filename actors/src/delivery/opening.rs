@@ -19,7 +19,9 @@ pub(super) async fn open_sink(
     let name: Arc<str> = context.connector.as_str().into();
     let mut failures = 0;
     loop {
-        let (cause, lasts) = match try_open(&context, &settings).await {
+        let opened = try_open(&context, &settings).await;
+        let opened = opened.map_err(|error| links.error_log.error(error));
+        let (cause, lasts) = match opened {
             Ok(host) => return Ok(host),
             Err(SinkError::Fatal(cause)) => return Err(TaskEnd::Failed(cause)),
             Err(SinkError::UnavailableFor(cause, lasts)) => (cause, Some(lasts)),

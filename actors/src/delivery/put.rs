@@ -1,6 +1,5 @@
 //! One put from its call to its end.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -34,7 +33,7 @@ impl Told {
         }
         match answer {
             Ok(()) => Self::Fine,
-            Err(SinkError::Fatal(cause)) => Self::Gone(TaskEnd::Failed(Arc::clone(cause))),
+            Err(SinkError::Fatal(cause)) => Self::Gone(TaskEnd::Failed(cause.clone())),
             Err(_) => Self::Failed,
         }
     }
@@ -63,7 +62,7 @@ pub(super) async fn deliver(
         // Its flush will tell.
         PutEnd::Answered(Ok(())) if buffers => Told::Fine,
         PutEnd::Answered(answer) => Told::of(answer, &[lease], links),
-        PutEnd::Panicked(cause) => Told::Gone(TaskEnd::Died(Arc::clone(cause))),
+        PutEnd::Panicked(cause) => Told::Gone(TaskEnd::Died(cause.clone())),
         PutEnd::TimedOut => Told::Gone(TaskEnd::Died("a put took too long".into())),
         PutEnd::Abandoned => Told::Killed,
     };
@@ -91,7 +90,7 @@ async fn run_put(
     loop {
         tokio::select! {
             biased;
-            answer = &mut call => break match answer {
+            answer = &mut call => break match links.error_log.called(answer) {
                 Ok(answer) => PutEnd::Answered(answer),
                 Err(cause) => PutEnd::Panicked(cause),
             },

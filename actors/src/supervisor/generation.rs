@@ -170,6 +170,7 @@ impl Generation {
         let links = DeliveryLinks {
             connector: Arc::clone(&parts.connector),
             task,
+            error_log: parts.outlet.error_log,
             circuit: Arc::clone(parts.books.circuit()),
             flush_call: Arc::clone(&parts.books.flush_call),
             converter: self.converter.clone(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use regex::Regex;
-use sluice_actors::error_log::ErrorLog;
+use sluice_actors::error_log::{ErrorLog, INCLUDE_MESSAGES};
 
 use super::limits;
 use super::parking::Surroundings;
@@ -366,10 +366,10 @@ impl Reading<'_> {
                 .filter(|timeout| *timeout >= 0)
                 .map(limits::milliseconds),
             retry_delay_max: reader.duration("errors.retry.delay.max.ms"),
-            log: error_log(
-                reader.boolean("errors.log.enable"),
-                reader.boolean("errors.log.include.messages"),
-            ),
+            log: ErrorLog {
+                enable: reader.boolean("errors.log.enable"),
+                include_messages: reader.boolean(INCLUDE_MESSAGES),
+            },
         }
     }
 
@@ -396,13 +396,5 @@ impl Reading<'_> {
             class: self.class(part.class_key()).to_owned(),
             settings: self.settings.below(part.prefix()),
         }
-    }
-}
-
-const fn error_log(enable: bool, include_messages: bool) -> ErrorLog {
-    match (enable, include_messages) {
-        (false, _) => ErrorLog::Off,
-        (true, false) => ErrorLog::Causes,
-        (true, true) => ErrorLog::Records,
     }
 }

@@ -58,15 +58,19 @@ fn what_is_shown_of_a_connector_is_what_was_given_without_secrets() {
 }
 
 #[test]
-fn records_are_named_in_the_log_only_if_errors_are_logged_at_all() {
-    let log = |pairs: &[(&str, &str)]| good(pairs).errors.log;
-    let (enable, messages) = (
-        ("errors.log.enable", "true"),
-        ("errors.log.include.messages", "true"),
-    );
-    assert_eq!(log(&[enable]), ErrorLog::Causes);
-    assert_eq!(log(&[enable, messages]), ErrorLog::Records);
-    assert_eq!(log(&[messages]), ErrorLog::Off);
+fn errors_are_logged_and_records_quoted_by_two_settings() {
+    for (enable, include_messages) in [(true, false), (false, true)] {
+        let [on, quoted] = [enable, include_messages].map(|it| it.to_string());
+        let pairs = [
+            ("errors.log.enable", on.as_str()),
+            ("errors.log.include.messages", quoted.as_str()),
+        ];
+        let log = ErrorLog {
+            enable,
+            include_messages,
+        };
+        assert_eq!(good(&pairs).errors.log, log);
+    }
 }
 
 #[test]
@@ -80,7 +84,7 @@ fn defaults_are_connects_or_the_tables() {
             tolerates: false,
             retry_timeout: None,
             retry_delay_max: Duration::from_secs(60),
-            log: ErrorLog::Off,
+            log: ErrorLog::default(),
         }
     );
     assert_eq!(

@@ -92,7 +92,7 @@ fn written(letter: &DeadLetter, context: &Context) -> [(&'static str, String); 1
     let DeadLetter {
         record, rejection, ..
     } = letter;
-    let (stage, message) = (rejection.stage, rejection.cause.to_string());
+    let (stage, message) = (rejection.stage, rejection.cause.whole().to_owned());
     let (class, exception) = (context.class(rejection).to_owned(), exception(stage));
     let trace = format!("{exception}: {message}\n\tat {class} ({stage})\n");
     [
@@ -115,6 +115,7 @@ mod tests {
 
     use rdkafka::message::Headers as _;
 
+    use sluice_actors::outcome::Cause;
     use sluice_actors::record::{RawHeader, RawRecord, RecordId};
     use sluice_actors::testing::{partition, raw_record};
 
@@ -141,7 +142,7 @@ mod tests {
                 offset: 41,
             },
             original: original.map(Arc::new),
-            rejection: Rejection::new(stage, cause),
+            rejection: Rejection::new(stage, Cause::quoting("no", cause)),
             task: 7,
         }
     }

@@ -74,7 +74,7 @@ impl States {
         let mut states = self.0.lock();
         states[of as usize] = state;
         let mut troubles = states.iter().filter_map(|state| match state {
-            State::Troubled(cause) => Some(Arc::clone(cause)),
+            State::Troubled(cause) => Some(cause.clone()),
             State::Starting | State::Ready => None,
         });
         match troubles.next() {

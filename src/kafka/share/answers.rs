@@ -295,7 +295,7 @@ impl Broker {
             }
         }
         if matches!(failure, Failure::Impossible(_)) {
-            effects.failed = Some(Arc::clone(&cause));
+            effects.failed = Some(cause.clone());
         }
         if self.failures > 1 || !matches!(failure, Failure::Refused(_)) {
             effects.troubles.push((self.resource(), Some(cause)));

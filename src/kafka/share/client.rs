@@ -165,7 +165,7 @@ impl Client {
         };
         self.clear("metadata");
         for (topic, cause) in &layout.faults {
-            self.raise(&topic_resource(topic), Arc::clone(cause), now);
+            self.raise(&topic_resource(topic), cause.clone(), now);
         }
         let well: Vec<String> = self
             .layout

@@ -406,7 +406,7 @@ impl Book {
         cause: &Cause,
         told: &mut Told,
     ) {
-        let cause = Arc::clone(cause);
+        let cause = cause.clone();
         self.answer(first, last, kind, Answer::Unknown { cause }, told);
     }
 
@@ -437,7 +437,7 @@ impl Book {
             partition: Arc::clone(&self.partition),
             first_offset: first,
             last_offset: last,
-            cause: Arc::clone(cause),
+            cause: cause.clone(),
         });
     }
 }

@@ -342,7 +342,11 @@ impl Driver {
             Woken::Done(Err(error)) => tracing::error!(%error, "a share request was cut off"),
             Woken::Read(Ok(read)) => self.client.read(read),
             // Their locks end, and they come again.
-            Woken::Read(Err(error)) => tracing::error!(%error, "records could not be read"),
+            Woken::Read(Err(error)) => {
+                // What it panicked with may quote a record.
+                let panicked = error.is_panic();
+                tracing::error!(panicked, "records could not be read");
+            }
             Woken::Credentials(Ok((broker, fresh))) => {
                 self.client.credentials(broker, fresh, Instant::now());
             }

@@ -174,7 +174,7 @@ async fn record_without_a_line_is_rejected_alone_and_named() {
     let [(1, Outcome::Reject(rejection))] = outcomes.as_slice() else {
         panic!("{outcomes:?}");
     };
-    let cause = rejection.cause.as_ref();
+    let cause = &*rejection.cause;
     assert!(
         cause.starts_with("orders-0@1 cannot be written as a line: "),
         "{cause}"

@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use reqwest::header::{AUTHORIZATION, HeaderValue, LOCATION, RETRY_AFTER};
 use reqwest::{Client, Request, Response, StatusCode};
+use sluice_actors::error_log::INCLUDE_MESSAGES;
 use sluice_actors::outcome::Cause;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use crate::sinks::http::status::{Class, is_about_the_address};
 use crate::sinks::http::token::Tokens;
 
 /// What to mend when no record can get through.
-const ADDRESS_HINT: &str = "; http.url and request.method are the same for all records";
+const ADDRESS_HINT: &str = " (http.url and request.method are the same for all records)";
 
 /// Results of many records; what is larger is no answer to a batch.
 const RESULTS_LIMIT: usize = 64 * 1024 * 1024;
@@ -199,9 +200,9 @@ impl Exchange {
     }
 
     fn one(&self, item: Item, token: Option<&Secret>) -> One {
-        let cause = |said: &str, error: &str| -> Cause {
-            let error = self.settings.secrets.excerpt(error.as_bytes(), token);
-            format!("{} answered for this record: {said} {error}", self.origin).into()
+        let cause = |said: &str, error: &str| {
+            let what = format!("{} answered for this record: {said}", self.origin);
+            self.quoting(&what, error.as_bytes(), token)
         };
         match item {
             Item::Fine => One::Delivered,
@@ -224,23 +225,39 @@ impl Exchange {
         let (status, wait) = (answer.status(), self.wait(&answer));
         let elsewhere = status.is_redirection() && answer.headers().contains_key(LOCATION);
         let body = read_up_to(answer, READ_LIMIT).await.unwrap_or_default();
-        let said = if elsewhere {
-            format!("(a redirection that is not followed, see {})", keys::FOLLOW)
-        } else {
-            self.settings.secrets.excerpt(&body, token)
-        };
-        let cause = format!("{} answered {status} {said}", self.origin);
         let hint = match class {
-            Class::Unavailable if is_about_the_address(status.as_u16()) => ADDRESS_HINT,
-            _ => "",
+            _ if elsewhere => format!(
+                " (a redirection that is not followed, see {})",
+                keys::FOLLOW
+            ),
+            Class::Unavailable if is_about_the_address(status.as_u16()) => ADDRESS_HINT.to_owned(),
+            _ => String::new(),
         };
-        let cause: Cause = format!("{}{hint}", cause.trim_end()).into();
+        let what = format!("{} answered {status}{hint}", self.origin);
+        let cause = match elsewhere {
+            true => what.into(),
+            false => self.quoting(&what, &body, token),
+        };
         match class {
             Class::Success => Verdict::Delivered,
             Class::Retry => Verdict::Retry(cause, wait),
             Class::Reject => Verdict::Reject(cause),
             Class::Unavailable => Verdict::Unavailable(cause, wait),
         }
+    }
+
+    /// A cause with what the endpoint said, which may repeat the record.
+    fn quoting(&self, what: &str, said: &[u8], token: Option<&Secret>) -> Cause {
+        let length = match said.len() {
+            0 => return what.into(),
+            READ_LIMIT.. => format!("{READ_LIMIT} bytes or more"),
+            length => format!("{length} bytes"),
+        };
+        let said = self.settings.secrets.excerpt(said, token);
+        Cause::quoting(
+            format!("{what}, with {length} that {INCLUDE_MESSAGES}=true shows"),
+            format!("{what}: {said}"),
+        )
     }
 
     fn wait(&self, answer: &Response) -> Option<Duration> {

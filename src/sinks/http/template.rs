@@ -163,7 +163,9 @@ pub(super) fn key_text(key: &Datum) -> Result<String, String> {
 fn escaped(text: &str, what: &str) -> Result<String, String> {
     // Even escaped dots lead a folder up.
     if ["", ".", ".."].contains(&text) {
-        return Err(format!("its {what} {text:?} cannot be part of an address"));
+        return Err(format!(
+            "its {what} is empty, \".\" or \"..\", and cannot be part of an address"
+        ));
     }
     Ok(percent_encoded(text))
 }
@@ -199,7 +201,7 @@ mod tests {
     fn a_key_that_makes_no_address_rejects_its_record() {
         for key in ["", ".", ".."] {
             let error = fill("http://h/${key}", key).unwrap_err();
-            assert!(error.contains("key"), "{error}");
+            assert!(error.contains("its key is empty, "), "{error}");
         }
         let template = Template::parse("http://h/${key}").unwrap();
         for key in [

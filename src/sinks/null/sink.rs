@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use sluice_actors::chunk::Chunk;
+use sluice_actors::outcome::Cause;
 use sluice_actors::ports::sink::{Sink, SinkError, SinkFactory, SinkTraits, TaskContext};
 use sluice_actors::record::SinkRecord;
 use sluice_actors::report::Report;
@@ -184,7 +185,7 @@ impl Shared {
     }
 }
 
-fn cause(record: &SinkRecord, rule: &str) -> Arc<str> {
+fn cause(record: &SinkRecord, rule: &str) -> Cause {
     format!("{} matches {rule}.match", record.id()).into()
 }
 

@@ -207,6 +207,7 @@ async fn a_task_that_is_given_up_before_it_starts_opens_no_sink() {
             let links = DeliveryLinks {
                 connector: Arc::clone(&supervisor.connector),
                 task: 0,
+                error_log: supervisor.outlet.error_log,
                 circuit: Arc::clone(supervisor.books.circuit()),
                 flush_call: Arc::clone(&supervisor.books.flush_call),
                 converter: generation.converter.clone(),

@@ -300,3 +300,76 @@ async fn a_long_error_is_cut_and_its_secrets_hidden() {
     assert!(cause.len() < 500, "{}", cause.len());
     assert!(cause.contains("you sent [hidden] and [hidden]"), "{cause}");
 }
+
+#[tokio::test]
+async fn what_an_endpoint_says_is_in_no_cause_but_in_full() {
+    const HUSH: &str = "hush 4111-1111";
+    let receiver = receiver(|arrival| {
+        let status = arrival.path.trim_start_matches('/').parse().unwrap();
+        Reply::body(status, format!("invalid value {:?}", arrival.text()))
+    })
+    .await;
+    let batch = [("batching.enabled", "true")];
+    for (status, fate, settings) in [
+        ("400", "reject", &[][..]),
+        ("404", "unavailable", &[]),
+        ("500", "retry", &[]),
+        ("401", "unavailable", &[]),
+        ("503", "unavailable", &[]),
+        ("400", "reject", &batch),
+    ] {
+        let mut sink = sink(&receiver.url(&format!("/{status}")), settings).await;
+        let (told, cause) = end(sink.as_mut(), HUSH).await;
+        assert_eq!(told, fate, "{status}: {cause}");
+        let shown = format!("{cause} {cause:?}");
+        assert!(!shown.contains("hush"), "{shown}");
+        assert!(shown.contains(&format!("answered {status}")), "{shown}");
+        for clue in [" bytes", "errors.log.include.messages=true"] {
+            assert!(shown.contains(clue), "{shown}");
+        }
+        let whole = cause.whole();
+        assert!(whole.contains(HUSH) && whole.contains(status), "{whole}");
+    }
+}
+
+#[tokio::test]
+async fn the_error_of_an_item_is_in_no_cause_but_in_full() {
+    for (settings, says) in [
+        (vec![], "for this record: error"),
+        (
+            vec![("response.item.status.pointer", "/status")],
+            "for this record: 422",
+        ),
+    ] {
+        let receiver = receiver(|arrival| {
+            let item = serde_json::json!({"status": 422, "error": arrival.text()});
+            Reply::body(200, serde_json::json!({"items": [item]}).to_string())
+        })
+        .await;
+        let items = [
+            ("response.items.pointer", "/items"),
+            ("response.item.error.pointer", "/error"),
+        ];
+        let settings = [&items[..], &settings].concat();
+        let mut sink = sink(&receiver.url("/"), &settings).await;
+        let (told, cause) = end(sink.as_mut(), "hush").await;
+        assert_eq!(told, "reject", "{cause}");
+        assert!(cause.contains(says) && cause.contains("4 bytes"), "{cause}");
+        assert!(!cause.contains("hush"), "{cause}");
+        assert!(cause.whole().ends_with(": hush"), "{}", cause.whole());
+    }
+}
+
+#[tokio::test]
+async fn a_long_answer_is_told_by_a_bound_and_an_empty_one_not_at_all() {
+    let receiver =
+        receiver(|arrival| Reply::body(400, "x".repeat(arrival.text().parse().unwrap()))).await;
+    let mut sink = sink(&receiver.url("/"), &[]).await;
+    for (length, says) in [("4095", "4095 bytes"), ("9999", "4096 bytes or more")] {
+        let (_, cause) = end(sink.as_mut(), length).await;
+        assert!(cause.contains(says), "{cause}");
+    }
+    let (_, cause) = end(sink.as_mut(), "0").await;
+    assert!(cause.ends_with("answered 400 Bad Request"), "{cause}");
+    assert_eq!(cause.whole(), &*cause);
+}

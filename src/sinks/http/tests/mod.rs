@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use sluice_actors::chunk::Chunk;
-use sluice_actors::outcome::Outcome;
+use sluice_actors::outcome::{Cause, Outcome};
 use sluice_actors::ports::sink::{Sink, SinkError, SinkFactory};
 use sluice_actors::record::SinkRecord;
 use sluice_actors::report::Report;
@@ -78,22 +78,29 @@ fn told(mut outcomes: Vec<(usize, Outcome)>) -> Vec<(usize, &'static str)> {
         .collect()
 }
 
-fn cause_of(outcome: &Outcome) -> String {
+fn cause_of(outcome: &Outcome) -> Cause {
     match outcome {
-        Outcome::Retry(cause) => cause.to_string(),
-        Outcome::Reject(rejection) => rejection.cause.to_string(),
+        Outcome::Retry(cause) => cause.clone(),
+        Outcome::Reject(rejection) => rejection.cause.clone(),
         Outcome::Delivered | Outcome::Buffered => panic!("{outcome:?}"),
     }
 }
 
-/// Puts one record; its outcome and the put's end in one word, and the cause.
+/// Puts one record; its outcome and the put's end in one word, and the cause
+/// in full.
 async fn fate(sink: &mut dyn Sink, value: &str) -> (&'static str, String) {
+    let (fate, cause) = end(sink, value).await;
+    (fate, cause.whole().to_owned())
+}
+
+async fn end(sink: &mut dyn Sink, value: &str) -> (&'static str, Cause) {
     let (result, outcomes) = put(sink, texts(&[value])).await;
     match (result, outcomes.as_slice()) {
-        (Ok(()), [(0, Outcome::Delivered)]) => ("delivered", String::new()),
+        (Ok(()), [(0, Outcome::Delivered)]) => ("delivered", "".into()),
         (Ok(()), [(0, outcome)]) => (told(outcomes.clone())[0].1, cause_of(outcome)),
-        (Err(SinkError::Unavailable(cause)), []) => ("unavailable", cause.to_string()),
-        (Err(SinkError::UnavailableFor(cause, _)), []) => ("told to wait", cause.to_string()),
+        (Err(SinkError::Unavailable(cause)), []) => ("unavailable", cause),
+        (Err(SinkError::UnavailableFor(cause, _)), []) => ("told to wait", cause),
+        (Err(SinkError::RejectedOne(cause)), []) => ("reject one", cause),
         other => panic!("{other:?}"),
     }
 }
