@@ -94,6 +94,8 @@ pub(crate) fn percent_encoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
 
     #[tokio::test]
@@ -112,6 +114,34 @@ mod tests {
             assert!(format!("{error}").contains("hush"), "{error}");
             assert!(!told(&error).contains("hush"), "{}", told(&error));
         }
+    }
+
+    /// Settings, and a good-bye with words.
+    const GOOD_BYE: &[u8] = b"\0\0\0\x04\0\0\0\0\0\
+        \0\0\x0c\x07\0\0\0\0\0\0\0\0\0\0\0\0\x02hush";
+
+    #[tokio::test]
+    async fn an_error_is_told_without_the_words_of_a_good_bye() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let client = reqwest::Client::builder().http2_prior_knowledge();
+        let tls = tls(public_roots()).unwrap().with_no_client_auth();
+        let client = client
+            .tls_backend_preconfigured(tls)
+            .no_proxy()
+            .build()
+            .unwrap();
+        let server = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.write_all(GOOD_BYE).await.unwrap();
+            let _ = stream.read_to_end(&mut Vec::new()).await;
+        };
+        let (said, ()) = tokio::join!(client.get(url).send(), server);
+        let error = said.unwrap_err();
+        assert!(format!("{error:?}").contains("hush"), "{error:?}");
+        let told = told(&error);
+        assert!(!told.contains("hush"), "{told}");
+        assert!(told.contains("unexpected internal error"), "{told}");
     }
 
     #[test]

@@ -269,7 +269,7 @@ async fn each_record_has_the_fate_of_its_answer() -> Result<()> {
     let cause = put_aside["error"].as_str().or(put_aside["cause"].as_str());
     let cause = cause.context("no cause")?;
     assert!(
-        cause.contains("answered 400 Bad Request no such thing"),
+        cause.contains("answered 400 Bad Request: no such thing"),
         "{cause}"
     );
     Ok(())

@@ -7,6 +7,7 @@ mod attempts;
 mod bad_days;
 mod chaos;
 mod connect_client;
+mod contents;
 mod crash;
 mod crew;
 mod dead_letter_blame;

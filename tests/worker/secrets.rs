@@ -93,6 +93,8 @@ fn hook(stage: &Stage, receiver: &Receiver, kind: &str, settings: &Value) -> (St
     connector["http.url"] = json!(receiver.url(&format!("/{kind}/{HOOK}?code={CODE}")));
     connector["http.headers.additional"] = json!(format!("X-Api-Key: {API_KEY}"));
     connector["consumer.override.client.id"] = json!(CLIENT);
+    // What quotes a record shows, or there would be little to hide secrets in.
+    connector["errors.log.include.messages"] = json!("true");
     for (key, value) in settings.as_object().into_iter().flatten() {
         connector[key] = value.clone();
     }
@@ -128,7 +130,6 @@ fn hooks(stage: &Stage, receiver: &Receiver) -> [(String, Value); 4] {
                 "connection.password": PASSWORD,
                 "errors.tolerance": "all",
                 "errors.log.enable": "true",
-                "errors.log.include.messages": "true",
                 "errors.deadletterqueue.mode": "sluice",
                 "errors.deadletterqueue.topic.name": letters_of(stage),
                 "errors.deadletterqueue.topic.replication.factor": "1",
