@@ -14,7 +14,7 @@ pub struct ConvertError(pub String);
 ///
 /// Called for every record on the hot path. The same bytes always give the
 /// same answer, so nobody retries: an error rejects the record. A panic is
-/// caught and counts as an error. A call that does not come back within 60 s
+/// caught and counts as an error; its message may quote the payload. A call that does not come back within 60 s
 /// hangs: it is made once more, and then its record is rejected. `None` is
 /// Kafka's null: as a value it is a tombstone, and stays one.
 pub trait Converter: Send + Sync + 'static {

@@ -22,7 +22,9 @@ pub struct SinkTraits {
     pub blocking: bool,
 }
 
-/// Why a sink could not do as it was told.
+/// Why a sink could not do as it was told. Causes, here and in a report, never
+/// quote a record; what somebody else said, who has seen it, goes into
+/// [`Cause::quoting`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SinkError {
     /// Transient trouble with these records; the same put may work later.
