@@ -336,4 +336,37 @@ mod tests {
             .unwrap_err();
         assert!(error.to_string().starts_with("header trace: "), "{error}");
     }
+
+    /// Malformed to each of them that can fail, and of no length that is asked for.
+    const UNFIT: [&[u8]; 4] = [
+        b"hush",
+        b"{\"hush\": hush}",
+        b"{\"schema\": {\"type\": \"hush\"}, \"payload\": \"hush\"}",
+        b"hush \xff hush",
+    ];
+
+    #[test]
+    fn no_error_quotes_what_does_not_convert() {
+        let mut errors = Vec::new();
+        for alias in all().iter().map(|entry| entry.alias) {
+            let none = Properties::new();
+            let part = converter(alias, Part::Value, &none, &mut Faults::default());
+            let header = header_converter(alias, &none, &mut Faults::default()).unwrap();
+            for bytes in UNFIT.map(Bytes::from_static) {
+                let value = part.as_ref().map(|it| it.to_datum("t", Some(&bytes)));
+                let header = header.to_datum("t", "trace", Some(&bytes));
+                errors.extend(
+                    [value, Some(header)]
+                        .into_iter()
+                        .flatten()
+                        .filter_map(Result::err),
+                );
+            }
+        }
+        assert!(errors.len() > UNFIT.len(), "{errors:?}");
+        for error in errors {
+            let shown = format!("{error} {error:?}");
+            assert!(!shown.contains("hush"), "{shown}");
+        }
+    }
 }

@@ -71,4 +71,32 @@ mod tests {
         let always = build("Filter", &[]);
         assert!(always.apply(other()).unwrap().is_none());
     }
+
+    #[test]
+    fn no_error_of_a_transform_quotes_the_record() {
+        let hush = || Value::String("hush".into());
+        let unfit = [
+            hush(),
+            Value::Bytes("hush".into()),
+            Value::Array(vec![hush()]),
+            Value::Struct(vec![hush()]),
+            Value::Map(vec![(Value::Array(vec![hush()]), hush())]),
+        ];
+        let mut errors = 0;
+        for (class, settings) in [
+            ("InsertField$Key", ("offset.field", "offset!")),
+            ("InsertField$Value", ("offset.field", "offset!")),
+            ("ReplaceField$Key", ("exclude", "a")),
+            ("ReplaceField$Value", ("exclude", "a")),
+        ] {
+            let transform = build(class, &[settings]);
+            for datum in unfit.clone().map(Datum::schemaless) {
+                if let Err(error) = transform.apply(record(datum.clone(), datum)) {
+                    errors += 1;
+                    assert!(!format!("{error:?}").contains("hush"), "{error}");
+                }
+            }
+        }
+        assert!(errors >= 4 * 4, "{errors}");
+    }
 }
