@@ -29,6 +29,7 @@ mod memory;
 mod outage;
 mod parked_before;
 mod parking;
+mod parking_crew;
 mod poison;
 mod reauthentication;
 mod records;

@@ -36,12 +36,12 @@ const CONTENT: &str = "much-too-private";
 const FAILURE: &str = "the-endpoint-says-s3cret";
 
 /// The topic of a stage's parked records, and the group that reads it.
-fn parked_of(stage: &Stage) -> String {
+pub fn parked_of(stage: &Stage) -> String {
     format!("{}-parked", stage.group())
 }
 
 /// Ids in one partition, so that id and offset are alike.
-async fn fill(stage: &Stage, count: usize) -> Result<()> {
+pub async fn fill(stage: &Stage, count: usize) -> Result<()> {
     let numbered = json_records(count, 1, 100).zip(FIRST_TIME..).enumerate();
     let records = numbered.map(|(number, (mut record, timestamp))| {
         record.value = Some(format!(r#"{{"id":"id-{number:06}","text":"{CONTENT}"}}"#).into());
@@ -63,13 +63,13 @@ async fn fill(stage: &Stage, count: usize) -> Result<()> {
 
 /// Records that are delivered all along: what fails beside them is to blame
 /// itself.
-struct Others {
+pub struct Others {
     is_over: Arc<AtomicBool>,
     producing: JoinHandle<Result<usize>>,
 }
 
 impl Others {
-    fn start(stage: &Stage) -> Self {
+    pub fn start(stage: &Stage) -> Self {
         let (servers, topic) = (stage.kafka.bootstrap_servers(), stage.name.clone());
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);
@@ -87,22 +87,22 @@ impl Others {
     }
 
     /// Returns how many there were.
-    async fn stop(self) -> Result<usize> {
+    pub async fn stop(self) -> Result<usize> {
         self.is_over.store(true, Ordering::SeqCst);
         self.producing.await?
     }
 }
 
 /// An endpoint that takes some ids only when it is mended.
-struct Endpoint {
-    receiver: Receiver,
+pub struct Endpoint {
+    pub receiver: Receiver,
     is_mended: Arc<AtomicBool>,
     /// Ids that it took, each time that it did.
     took: Arc<Mutex<Vec<String>>>,
 }
 
 impl Endpoint {
-    async fn start(refuses: impl Fn(&str) -> bool + Send + Sync + 'static) -> Result<Self> {
+    pub async fn start(refuses: impl Fn(&str) -> bool + Send + Sync + 'static) -> Result<Self> {
         let is_mended = Arc::new(AtomicBool::new(false));
         let mended = Arc::clone(&is_mended);
         let took = Arc::<Mutex<Vec<String>>>::default();
@@ -122,24 +122,24 @@ impl Endpoint {
         })
     }
 
-    fn mend(&self) {
+    pub fn mend(&self) {
         self.is_mended.store(true, Ordering::SeqCst);
     }
 
     /// What was answered 200, but for the others.
-    fn taken(&self) -> Tally {
+    pub fn taken(&self) -> Tally {
         let took = self.took.lock();
         let ids = took.iter().filter(|id| id.starts_with("id-"));
         ids.cloned().collect()
     }
 }
 
-fn id(arrival: &Arrival) -> &str {
+pub fn id(arrival: &Arrival) -> &str {
     arrival.path.trim_matches('/')
 }
 
 /// A connector of JSON objects, each of which is told where it came from.
-fn parking(stage: &Stage, endpoint: &Endpoint) -> Value {
+pub fn parking(stage: &Stage, endpoint: &Endpoint) -> Value {
     let mut connector = stage.connector("http", TASKS);
     connector["http.url"] = json!(endpoint.receiver.url("/${key}"));
     connector["http.headers.forward"] = json!("*");
@@ -325,7 +325,7 @@ const FEW: usize = 600;
 /// Every third one.
 const FAILING: usize = FEW / 3;
 
-fn is_failing(id: &str) -> bool {
+pub fn is_failing(id: &str) -> bool {
     let number = id
         .strip_prefix("id-")
         .and_then(|it| it.parse::<usize>().ok());
