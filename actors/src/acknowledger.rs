@@ -83,8 +83,9 @@ impl Acknowledger {
             });
     }
 
-    /// Shows what takes a look at every open record.
+    /// Tells what the log sums up, and shows what takes a look at every open record.
     fn show_depths(&mut self) {
+        self.links.outlet.log_late(false);
         let books = self.links.outlet.books.lock();
         let (attempts_left, topics) = (books.attempts_left(), books.topics());
         let near_limit = books.near_limit();
@@ -118,6 +119,10 @@ impl Actor for Acknowledger {
         });
         ctx.run_interval(SHOW_TICK, |acknowledger, _ctx| acknowledger.show());
         ctx.run_interval(DEPTHS_TICK, |acknowledger, _ctx| acknowledger.show_depths());
+    }
+
+    fn stopped(&mut self, _ctx: &mut Self::Context) {
+        self.links.outlet.log_late(true);
     }
 }
 

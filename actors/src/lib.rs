@@ -20,6 +20,7 @@ pub mod conversion;
 pub mod converter;
 pub mod credit;
 pub mod delivery;
+mod digest;
 pub mod error_log;
 pub mod flush;
 pub mod gate;

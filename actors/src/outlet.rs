@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::books::{Books, Effects, SharedBooks};
+use tokio::time::Instant;
+
+use crate::books::{Books, Effects, Notice, SharedBooks};
 use crate::error_log::ErrorLog;
 use crate::messages::RecordFailed;
 use crate::outcome::Rejection;
@@ -50,14 +52,34 @@ impl Outlet {
     /// Under no lock: who reads the log slowly must hold up nobody. Returns the
     /// record that fails the connector, if one does.
     pub(crate) fn log(&self, effects: Effects) -> Option<RecordFailed> {
-        for notice in effects.notices {
-            notice.log(&self.connector, self.error_log);
-        }
+        let mut digest = self.books.digest.lock();
+        let notices = effects.notices.into_iter();
+        let now = Instant::now();
+        let told: Vec<Notice> = notices.filter_map(|it| digest.take(it, now)).collect();
+        drop(digest);
+        self.tell(told);
         let logged = self.error_log.tell(&self.connector, effects.put_aside);
         self.books.add_errors_logged(logged);
         let (record, Rejection { stage, cause }) = effects.failure?;
         let rejection = Rejection::new(stage, self.error_log.words(cause));
         Some(RecordFailed { record, rejection })
+    }
+
+    /// Logs what was to be told later, and now all of it if this is the end.
+    pub(crate) fn log_late(&self, is_end: bool) {
+        let mut digest = self.books.digest.lock();
+        let told: Vec<Notice> = match is_end {
+            true => digest.rest().collect(),
+            false => digest.due(Instant::now()).collect(),
+        };
+        drop(digest);
+        self.tell(told);
+    }
+
+    fn tell(&self, notices: Vec<Notice>) {
+        for notice in notices {
+            notice.log(&self.connector, self.error_log);
+        }
     }
 }
 
@@ -69,7 +91,7 @@ mod tests {
     use tracing::Level;
 
     use super::*;
-    use crate::books::{Notice, Tolerance};
+    use crate::books::Tolerance;
     use crate::credit::Credit;
     use crate::outcome::Stage;
     use crate::record::RecordId;

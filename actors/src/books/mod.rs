@@ -27,7 +27,7 @@ use ahash::AHashMap;
 use tokio::time::Instant;
 
 pub use effects::Effects;
-pub use notice::Notice;
+pub use notice::{Alike, Notice};
 pub use policy::{Policy, Retriable, Tolerance};
 pub use puts::{Put, PutEnd};
 pub use shared::SharedBooks;

@@ -3,20 +3,27 @@
 
 use crate::error_log::ErrorLog;
 use crate::outcome::Cause;
+use crate::record::RecordId;
+
+/// Records that share a fate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alike {
+    pub records: usize,
+    /// One of them, and why it is that one's.
+    pub example: RecordId,
+    pub cause: Cause,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// A task died over records, which are put once more.
     DiedOver { records: usize, cause: Cause },
     /// The time for trying records again is over.
-    Releasing { records: usize, cause: Cause },
+    Releasing(Alike),
     /// An actor took records with it that must not be released.
     WentDown { records: u64 },
-    /// Failing records go to the parking topic, with the cause if it is new.
-    Parking {
-        records: usize,
-        cause: Option<Cause>,
-    },
+    /// Failing records go to the parking topic.
+    Parking(Alike),
     /// Letters cannot be written, for now.
     LettersFail { cause: Cause },
     /// They can again.
@@ -30,13 +37,18 @@ impl Notice {
             Self::DiedOver { records, cause } => tracing::warn!(
                 connector, records, error = %words(cause), "a task died over its records"
             ),
-            Self::Releasing { records, cause } => tracing::warn!(
-                connector, records, error = %words(cause), "no more retries here, releasing"
-            ),
-            Self::Parking { records, cause } => tracing::info!(
+            Self::Releasing(alike) => tracing::warn!(
                 connector,
-                records,
-                error = cause.map(words).as_deref(),
+                records = alike.records,
+                record = %alike.example,
+                error = %words(alike.cause),
+                "no more retries here, releasing"
+            ),
+            Self::Parking(alike) => tracing::info!(
+                connector,
+                records = alike.records,
+                record = %alike.example,
+                error = %words(alike.cause),
                 "records keep failing while others do not, parking them"
             ),
             Self::LettersFail { cause } => tracing::warn!(

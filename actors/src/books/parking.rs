@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::settling::{PutRef, key};
 use super::waiting::Waiting;
-use super::{Books, Effects, Failing, Notice, entry};
+use super::{Alike, Books, Effects, Failing, Notice, entry};
 use crate::chunk::Holds;
 use crate::ledger::{Aside, Pin, Step};
 use crate::outcome::Cause;
@@ -14,6 +14,9 @@ use crate::parking::{Failure, ParkingPolicy, Returns};
 use crate::ports::parking::ToPark;
 use crate::record::{AcquiredBatch, SinkRecord};
 use crate::work_queue::Work;
+
+/// Why records are parked that wait for their next try.
+const PINNING: &str = "failed before, and keeps its partition back";
 
 impl Books {
     /// Whether parking is what becomes of a record that failed now. Nothing is
@@ -61,11 +64,12 @@ impl Books {
         let (record, holds) = (&put.chunk[place], put.chunk.holds());
         self.park(put.lease, record, holds, effects);
         match effects.notices.last_mut() {
-            Some(Notice::Parking { records, .. }) => *records += 1,
-            _ => effects.notices.push(Notice::Parking {
+            Some(Notice::Parking(alike)) => alike.records += 1,
+            _ => effects.notices.push(Notice::Parking(Alike {
                 records: 1,
-                cause: Some(cause.clone()),
-            }),
+                example: record.id(),
+                cause: cause.clone(),
+            })),
         }
     }
 
@@ -96,13 +100,14 @@ impl Books {
                 pinning.extend(self.queue.take_waiting(is_meant));
             }
         }
-        if pinning.is_empty() {
+        let Some(first) = pinning.iter().find_map(|work| work.records.first()) else {
             return;
-        }
-        effects.notices.push(Notice::Parking {
+        };
+        effects.notices.push(Notice::Parking(Alike {
             records: pinning.len(),
-            cause: None,
-        });
+            example: first.id(),
+            cause: PINNING.into(),
+        }));
         for work in &pinning {
             for record in &work.records {
                 self.park(0, record, &work.holds, effects);

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::copies::copy_record;
 use super::policy::Again;
 use super::waiting::Waiting;
-use super::{Books, DeliveryKey, Effects, Failing, Notice, Retriable, Tolerance, entry};
+use super::{Alike, Books, DeliveryKey, Effects, Failing, Notice, Retriable, Tolerance, entry};
 use crate::chunk::{Chunk, Holds};
 use crate::ledger::{Aside, Entry, Step};
 use crate::outcome::{Cause, Rejection, Stage};
@@ -266,11 +266,12 @@ impl Books {
     /// Gives records back, so that another worker can try.
     fn release(&mut self, put: &PutRef, places: &[usize], cause: &Cause, effects: &mut Effects) {
         let is_news = self.policy.retriable == Retriable::Hold;
-        if is_news && !places.is_empty() {
-            effects.notices.push(Notice::Releasing {
+        if let Some(first) = places.first().filter(|_| is_news) {
+            effects.notices.push(Notice::Releasing(Alike {
                 records: places.len(),
+                example: put.chunk[*first].id(),
                 cause: cause.clone(),
-            });
+            }));
         }
         let released = put.entries(places);
         self.settle(put.lease, released, Settlement::Release, effects);

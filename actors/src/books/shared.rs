@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use super::{Books, Policy};
 use crate::circuit::SharedCircuit;
 use crate::credit::Credit;
+use crate::digest::Digest;
 use crate::flush::FlushCall;
 
 /// The books of one connector, shared by its actors.
@@ -29,6 +30,8 @@ pub struct SharedBooks {
     polling: AtomicBool,
     pub(crate) flush_call: Arc<FlushCall>,
     errors_logged: AtomicU64,
+    /// What is logged in sums.
+    pub(crate) digest: Mutex<Digest>,
 }
 
 impl SharedBooks {
@@ -55,6 +58,7 @@ impl SharedBooks {
             polling: AtomicBool::new(true),
             flush_call: Arc::default(),
             errors_logged: AtomicU64::new(0),
+            digest: Mutex::default(),
         })
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Books, Effects, Notice, Policy, PutEnd, Retriable, Tolerance, entry};
+use super::{Alike, Books, Effects, Notice, Policy, PutEnd, Retriable, Tolerance, entry};
 use crate::chunk::Holds;
 use crate::credit::Credit;
 use crate::gate::Gate;
@@ -101,8 +101,12 @@ fn a_retry_past_its_time_is_released() {
     let end = PutEnd::Answered(Err(SinkError::Retry("busy".into())));
     let effects = books.put_ended(put.lease, end, false, Instant::now());
     assert_eq!(ranges(&effects), [(0, 1, Settlement::Release)]);
-    let cause = "busy".into();
-    assert_eq!(effects.notices, [Notice::Releasing { records: 2, cause }]);
+    let told = Alike {
+        records: 2,
+        example: put.chunk[0].id(),
+        cause: "busy".into(),
+    };
+    assert_eq!(effects.notices, [Notice::Releasing(told)]);
 }
 
 #[test]
