@@ -43,21 +43,18 @@ pub struct ParkingPolicy {
 pub struct Failure {
     /// When it failed first.
     pub since: Instant,
-    /// When it failed the time before.
-    pub before: Option<Instant>,
+    /// Others were delivered since its try before.
+    pub others_go_on: bool,
     /// It holds up its partition, or was parked before: however long it fails.
     pub is_urgent: bool,
 }
 
 impl ParkingPolicy {
-    /// Whether a record is parked that has failed now; `others` is when a
-    /// record was delivered last. Only those after its try before count: of
-    /// one put, some may be taken just before the sink begins to fail.
+    /// Whether a record is parked that has failed now.
     #[must_use]
-    pub fn parks(&self, failure: &Failure, others: Option<Instant>, now: Instant) -> bool {
-        let went_on = failure.before.is_some_and(|before| others > Some(before));
+    pub fn parks(&self, failure: &Failure, now: Instant) -> bool {
         let is_long = now.saturating_duration_since(failure.since) >= self.after;
-        went_on && (is_long || failure.is_urgent)
+        failure.others_go_on && (is_long || failure.is_urgent)
     }
 
     /// Whether a partition waits for its first open record, which has been
@@ -208,36 +205,18 @@ mod tests {
     #[test]
     fn a_record_is_parked_when_it_fails_for_long_while_others_succeed() {
         let since = Instant::now();
-        let failure = Failure {
-            since,
-            before: Some(since + 8 * SECOND),
-            is_urgent: false,
+        let parks = |others_go_on, is_urgent, after: u32| {
+            let failure = Failure {
+                since,
+                others_go_on,
+                is_urgent,
+            };
+            policy().parks(&failure, since + after * SECOND)
         };
-        let parks = |others, after: u32| {
-            policy().parks(&failure, Some(since + others), since + after * SECOND)
-        };
-        assert!(parks(9 * SECOND, 10));
-        assert!(!parks(9 * SECOND, 9), "not long enough");
-        assert!(!parks(8 * SECOND, 10), "with its last try, not since");
-        assert!(!policy().parks(&failure, None, since + 60 * SECOND));
-    }
-
-    #[test]
-    fn an_urgent_record_is_parked_when_it_has_failed_again_while_others_succeed() {
-        let since = Instant::now();
-        let second = Failure {
-            since,
-            before: Some(since),
-            is_urgent: true,
-        };
-        let parks = |failure, others| policy().parks(failure, Some(others), since + SECOND);
-        assert!(parks(&second, since + SECOND));
-        assert!(!parks(&second, since), "they were of its own put");
-        let first = Failure {
-            before: None,
-            ..second
-        };
-        assert!(!parks(&first, since + SECOND));
+        assert!(parks(true, false, 10));
+        assert!(!parks(true, false, 9), "not long enough");
+        assert!(parks(true, true, 0), "if nothing can wait for it");
+        assert!(!parks(false, false, 60) && !parks(false, true, 60));
     }
 
     #[test]

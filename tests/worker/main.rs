@@ -30,6 +30,7 @@ mod outage;
 mod parked_before;
 mod parking;
 mod parking_crew;
+mod parking_hung;
 mod poison;
 mod reauthentication;
 mod records;

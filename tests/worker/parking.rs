@@ -103,13 +103,21 @@ pub struct Endpoint {
 
 impl Endpoint {
     pub async fn start(refuses: impl Fn(&str) -> bool + Send + Sync + 'static) -> Result<Self> {
+        Self::answering(refuses, Reply::body(500, FAILURE)).await
+    }
+
+    /// The same with what they get until then.
+    pub async fn answering(
+        refuses: impl Fn(&str) -> bool + Send + Sync + 'static,
+        refusal: Reply,
+    ) -> Result<Self> {
         let is_mended = Arc::new(AtomicBool::new(false));
         let mended = Arc::clone(&is_mended);
         let took = Arc::<Mutex<Vec<String>>>::default();
         let takes = Arc::clone(&took);
         let receiver = Receiver::start(move |arrival| {
             if refuses(id(arrival)) && !mended.load(Ordering::SeqCst) {
-                return Reply::body(500, FAILURE);
+                return refusal.clone();
             }
             takes.lock().push(id(arrival).to_owned());
             Reply::After(LATENCY, Box::new(Reply::ok()))

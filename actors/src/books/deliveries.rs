@@ -58,6 +58,7 @@ impl Books {
                 lease,
                 OpenPut {
                     task,
+                    handed_out: now,
                     chunk: chunk.clone(),
                     report: report.clone(),
                     kills,
@@ -117,7 +118,7 @@ impl Books {
         self.buffer(&put, buffered);
         if let Some(cause) = retry_cause {
             // Together, so that they come back as one put.
-            self.retry(&put, &retry, &cause, now, &mut effects);
+            self.retry(&put, &retry, &cause, &mut effects);
         }
         effects
     }
@@ -137,7 +138,7 @@ impl Books {
             PutEnd::Answered(Ok(())) if buffers => self.buffer(&put, rest),
             PutEnd::Answered(Ok(())) => self.deliver(&put, &rest, &mut effects),
             PutEnd::Answered(Err(SinkError::Retry(cause))) => {
-                self.retry(&put, &rest, &cause, now, &mut effects);
+                self.retry(&put, &rest, &cause, &mut effects);
             }
             PutEnd::Answered(Err(SinkError::Unavailable(_) | SinkError::UnavailableFor(..))) => {
                 self.refused(&put, &rest, &mut effects);
@@ -146,12 +147,7 @@ impl Books {
                 let work = self.take_back(&put, &rest, kills);
                 self.put_again(work, &mut effects);
             }
-            PutEnd::TimedOut if kills == 0 => {
-                // Another task first, under the same locks.
-                let work = self.take_back(&put, &rest, 1);
-                self.put_again(work, &mut effects);
-            }
-            PutEnd::TimedOut => self.release_or_put_again(&put, &rest, &mut effects),
+            PutEnd::TimedOut => self.timed_out(&put, &rest, &mut effects),
             PutEnd::Answered(Err(SinkError::RejectedOne(cause))) => {
                 self.split(&put, &rest, kills, cause, &mut effects);
             }
@@ -195,7 +191,7 @@ impl Books {
                 Ok(()) => self.deliver(&put, &places, &mut effects),
                 // Who of all that was buffered is to blame, no split can tell.
                 Err(SinkError::Retry(cause) | SinkError::RejectedOne(cause)) => {
-                    self.retry(&put, &places, cause, now, &mut effects);
+                    self.retry(&put, &places, cause, &mut effects);
                 }
                 Err(SinkError::Unavailable(_) | SinkError::UnavailableFor(..)) => {
                     self.refused(&put, &places, &mut effects);

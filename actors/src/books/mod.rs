@@ -8,6 +8,7 @@ mod acquisitions;
 mod copies;
 mod deliveries;
 mod effects;
+mod hanging;
 mod letters;
 mod locks;
 mod notice;
@@ -52,6 +53,8 @@ struct Failing {
     since: Instant,
     /// When it failed last.
     last: Instant,
+    /// When its last try was handed out, if it hung.
+    hung_since: Option<Instant>,
     /// Others were delivered between two of its failures.
     others_go_on: bool,
     /// How often the sink had become unavailable by then.
@@ -92,6 +95,8 @@ pub struct Books {
     watched_at: Option<Instant>,
     delivered: u64,
     delivered_at: Option<Instant>,
+    /// When the newest put was handed out that something was delivered of.
+    newest_taken: Option<Instant>,
     /// Where records are parked, if they are.
     parking_topic: Option<Arc<str>>,
     returns: Returns,
@@ -125,6 +130,7 @@ impl Books {
             watched_at: None,
             delivered: 0,
             delivered_at: None,
+            newest_taken: None,
             parking_topic: None,
             returns: Returns::default(),
             hurries: false,

@@ -21,12 +21,7 @@ const PINNING: &str = "failed before, and keeps its partition back";
 impl Books {
     /// Whether parking is what becomes of a record that failed now. Nothing is
     /// parked while the sink takes no records at all.
-    pub(super) fn parks(
-        &self,
-        record: &SinkRecord,
-        before: Option<Failing>,
-        failing: &Failing,
-    ) -> bool {
+    pub(super) fn parks(&self, record: &SinkRecord, others_go_on: bool, failing: &Failing) -> bool {
         let (Some(policy), now) = (self.policy.parking, failing.last) else {
             return false;
         };
@@ -37,13 +32,12 @@ impl Books {
         if parked.is_some() && self.hurries {
             return true;
         }
-        let before = before.map(|before| before.last);
         let failure = Failure {
             since: failing.since,
-            before: before.or_else(|| policy.parked_at(parked?)),
+            others_go_on,
             is_urgent: parked.is_some() || self.holds_up(&policy, record, now),
         };
-        policy.parks(&failure, self.delivered_at, now)
+        policy.parks(&failure, now)
             && policy.comes_in_time(failing.since, self.policy.retry.timeout, now)
     }
 
@@ -128,6 +122,7 @@ impl Books {
             failures: 1,
             since: now,
             last: now,
+            hung_since: None,
             others_go_on: false,
             outages: self.circuit.outages(),
         });
@@ -152,6 +147,7 @@ impl Books {
             return;
         };
         failing.last = self.now;
+        failing.hung_since = None;
         failing.others_go_on = false;
         let delay = (self.policy.retry).delay(failing.failures, fastrand::f64());
         if !self.step_one(0, Step::Requeue, entry, effects) {
@@ -268,4 +264,4 @@ fn is_close(policy: &ParkingPolicy, pin: &Pin, record: &SinkRecord) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

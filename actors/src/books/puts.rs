@@ -1,6 +1,7 @@
 //! Puts under way, by lease.
 
 use ahash::{AHashMap, AHashSet};
+use tokio::time::Instant;
 
 use super::settling::PutRef;
 use crate::chunk::Chunk;
@@ -34,6 +35,7 @@ pub enum PutEnd {
 #[derive(Debug)]
 pub(super) struct OpenPut {
     pub(super) task: u32,
+    pub(super) handed_out: Instant,
     pub(super) chunk: Chunk,
     pub(super) report: Report,
     pub(super) kills: u32,
@@ -74,6 +76,7 @@ impl Puts {
         self.open.get(&lease).map(|put| PutRef {
             lease,
             task: put.task,
+            handed_out: put.handed_out,
             chunk: put.chunk.clone(),
             kills: put.kills,
             refusals: put.refusals,

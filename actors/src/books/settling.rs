@@ -44,6 +44,7 @@ impl Remains {
 pub(super) struct PutRef {
     pub(super) lease: u32,
     pub(super) task: u32,
+    pub(super) handed_out: Instant,
     pub(super) chunk: Chunk,
     pub(super) kills: u32,
     pub(super) refusals: u32,
@@ -94,6 +95,7 @@ impl Books {
         self.finished += taken;
         if taken > 0 {
             self.delivered_at = Some(self.now);
+            self.newest_taken = self.newest_taken.max(Some(put.handed_out));
         }
     }
 
@@ -193,14 +195,13 @@ impl Books {
         put: &PutRef,
         places: &[usize],
         cause: &Cause,
-        now: Instant,
         effects: &mut Effects,
     ) {
         let jitter = fastrand::f64();
         let mut later: Vec<(Instant, Vec<usize>)> = Vec::new();
         let mut release = Vec::new();
         for place in places {
-            match self.fail(&put.chunk[*place], now, jitter) {
+            match self.fail(&put.chunk[*place], None, jitter) {
                 Again::Release => release.push(*place),
                 Again::PutAside => self.put_aside(put, *place, cause, effects),
                 Again::Park => self.park_put(put, *place, cause, effects),
@@ -221,21 +222,28 @@ impl Books {
         }
     }
 
-    /// Counts a failure of a record, and tells what becomes of it.
-    fn fail(&mut self, record: &SinkRecord, now: Instant, jitter: f64) -> Again {
-        let key = key(entry(record));
+    /// Counts a failure of a record, and tells what becomes of it. One that hung
+    /// was handed out at `hung_since`.
+    pub(super) fn fail(
+        &mut self,
+        record: &SinkRecord,
+        hung_since: Option<Instant>,
+        jitter: f64,
+    ) -> Again {
+        let (key, now) = (key(entry(record)), self.now);
+        let others_go_on = self.others_go_on(record);
         let before = self.failing.get(&key).copied();
         let first = record.parked.as_ref().map_or(now, |parked| parked.since);
         let failing = Failing {
             failures: before.map_or(1, |before| before.failures + 1),
             since: before.map_or(first, |before| before.since),
             last: now,
-            others_go_on: before
-                .is_some_and(|it| it.others_go_on || self.delivered_at > Some(it.last)),
+            hung_since,
+            others_go_on: before.is_some_and(|it| it.others_go_on || others_go_on),
             outages: self.circuit.outages(),
         };
         self.failing.insert(key, failing);
-        if self.parks(record, before, &failing) {
+        if self.parks(record, others_go_on, &failing) {
             return Again::Park;
         }
         let next_try = self.next_try(before, &failing, jitter);
@@ -264,7 +272,13 @@ impl Books {
     }
 
     /// Gives records back, so that another worker can try.
-    fn release(&mut self, put: &PutRef, places: &[usize], cause: &Cause, effects: &mut Effects) {
+    pub(super) fn release(
+        &mut self,
+        put: &PutRef,
+        places: &[usize],
+        cause: &Cause,
+        effects: &mut Effects,
+    ) {
         let is_news = self.policy.retriable == Retriable::Hold;
         if let Some(first) = places.first().filter(|_| is_news) {
             effects.notices.push(Notice::Releasing(Alike {
@@ -279,7 +293,13 @@ impl Books {
 
     /// Its time is over, and the broker would archive it if it went back; or it
     /// was parked, so that going back would be no news.
-    fn put_aside(&mut self, put: &PutRef, place: usize, cause: &Cause, effects: &mut Effects) {
+    pub(super) fn put_aside(
+        &mut self,
+        put: &PutRef,
+        place: usize,
+        cause: &Cause,
+        effects: &mut Effects,
+    ) {
         let tries = match &put.chunk[place].parked {
             Some(parked) => format!("parked {} times", parked.count),
             None => "on its last delivery attempt".to_owned(),
@@ -327,35 +347,6 @@ impl Books {
         for half in work.halves() {
             self.put_again(half, effects);
         }
-    }
-
-    /// Gives records back through the gate that took too long, so that another
-    /// worker can try; those on their last attempt are tried on here while
-    /// there is time.
-    pub(super) fn release_or_put_again(
-        &mut self,
-        put: &PutRef,
-        places: &[usize],
-        effects: &mut Effects,
-    ) {
-        const CAUSE: &str = "puts of it took longer than share.delivery.timeout.ms, twice";
-        let (mut release, mut again) = (Vec::new(), Vec::new());
-        let cause = Cause::from(CAUSE);
-        for place in places {
-            let record = &put.chunk[*place];
-            if self.policy.gate.may_release(record.delivery_count) {
-                release.push(*place);
-                continue;
-            }
-            match self.fail(record, self.now, 0.0) {
-                Again::PutAside => self.put_aside(put, *place, &cause, effects),
-                Again::Park => self.park_put(put, *place, &cause, effects),
-                Again::At(_) | Again::Release => again.push(*place),
-            }
-        }
-        self.release(put, &release, &cause, effects);
-        let work = self.take_back(put, &again, 0);
-        self.put_again(work, effects);
     }
 
     pub(super) fn put_again(&mut self, work: Work, effects: &mut Effects) {

@@ -9,9 +9,9 @@ use crate::ports::source::{LostRange, Settlement};
 use crate::record::{Parked, RecordId};
 use crate::testing::{partition, policy, raw_record, record};
 
-const SECOND: Duration = Duration::from_secs(1);
+pub(in super::super) const SECOND: Duration = Duration::from_secs(1);
 
-fn books() -> Books {
+pub(in super::super) fn books() -> Books {
     let mut policy = policy(1, Tolerance::All);
     policy.parking = Some(ParkingPolicy {
         after: 10 * SECOND,
@@ -21,8 +21,14 @@ fn books() -> Books {
     Books::new(policy, Credit::new(1000))
 }
 
-/// Acquires records, and hands them to a task with their originals.
-fn deliver(books: &mut Books, offsets: std::ops::Range<i64>) -> Put {
+/// Acquires records, and hands them to a task.
+pub(in super::super) fn deliver(books: &mut Books, offsets: std::ops::Range<i64>) -> Put {
+    come(books, offsets);
+    books.dispatch(3, Instant::now()).unwrap()
+}
+
+/// Acquires records, and queues them with their originals.
+pub(in super::super) fn come(books: &mut Books, offsets: std::ops::Range<i64>) {
     let batch = batch(offsets.clone(), 1);
     let acquisition = books.acquire(&batch, &mut Effects::default());
     let records = offsets.map(|offset| {
@@ -31,7 +37,6 @@ fn deliver(books: &mut Books, offsets: std::ops::Range<i64>) -> Put {
         record
     });
     books.converted(records.collect(), Holds::default());
-    books.dispatch(3, Instant::now()).unwrap()
 }
 
 fn end(books: &mut Books, put: &Put, at: Instant) -> Effects {
@@ -44,7 +49,7 @@ fn fail_first(books: &mut Books, put: &Put, at: Instant) -> Effects {
     end(books, put, at)
 }
 
-fn next_to_park(books: &mut Books) -> (u64, ToPark) {
+pub(in super::super) fn next_to_park(books: &mut Books) -> (u64, ToPark) {
     let (ticket, letter) = books.next_letter(Instant::now()).unwrap();
     match &*letter {
         Letter::Parked(record) => (ticket, record.clone()),
@@ -53,7 +58,12 @@ fn next_to_park(books: &mut Books) -> (u64, ToPark) {
 }
 
 /// A record that comes back from the parking topic, where it lay at 0.
-fn come_back(books: &mut Books, due: Instant, delivery_count: u16, count: u32) {
+pub(in super::super) fn come_back(
+    books: &mut Books,
+    due: Instant,
+    delivery_count: u16,
+    count: u32,
+) {
     let since = due.checked_sub(60 * SECOND).unwrap();
     come_back_since(books, since, due, delivery_count, count);
 }
@@ -91,12 +101,12 @@ fn come_back_since(
 }
 
 /// Another record is delivered.
-fn deliver_another(books: &mut Books, offset: i64, at: Instant) {
+pub(in super::super) fn deliver_another(books: &mut Books, offset: i64, at: Instant) {
     let put = deliver(books, offset..offset + 1);
     end(books, &put, at);
 }
 
-fn put_again(books: &mut Books, at: Instant) -> Put {
+pub(in super::super) fn put_again(books: &mut Books, at: Instant) -> Put {
     books.dispatch(3, at).unwrap()
 }
 
