@@ -32,10 +32,13 @@ impl Books {
         if parked.is_some() && self.hurries {
             return true;
         }
+        let holds_up = parked.is_none() && self.holds_up(&policy, record, now);
+        // When the others that were delivered wait for it, none will be.
+        let was_to_be = holds_up && self.letters.is_unparked(&key(entry(record)));
         let failure = Failure {
             since: failing.since,
-            others_go_on,
-            is_urgent: parked.is_some() || self.holds_up(&policy, record, now),
+            others_go_on: others_go_on || was_to_be,
+            is_urgent: parked.is_some() || holds_up,
         };
         policy.parks(&failure, now)
             && policy.comes_in_time(failing.since, self.policy.retry.timeout, now)

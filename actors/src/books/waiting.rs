@@ -158,6 +158,11 @@ impl Letters {
         self.failing > 0 || !self.unparked.is_empty()
     }
 
+    /// Whether a record could not be parked, and is tried on.
+    pub(super) fn is_unparked(&self, key: &DeliveryKey) -> bool {
+        self.unparked.contains(key)
+    }
+
     /// Whether no more records are to be fetched.
     #[must_use]
     pub fn is_clogged(&self) -> bool {

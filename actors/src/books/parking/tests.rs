@@ -158,6 +158,25 @@ fn what_pins_a_partition_is_parked_from_where_it_waits_and_accepted_behind_that(
     assert_eq!(books.letters().totals(), Default::default());
 }
 
+/// Nobody is delivered any more, since the span is used up.
+#[test]
+fn what_pins_its_partition_and_could_not_be_parked_is_written_again_when_it_fails_again() {
+    let mut books = books();
+    let mut at = pinned(&mut books, 90, Instant::now());
+    books.watch_locks(at);
+    for _ in 0..3 {
+        let (ticket, _) = next_to_park(&mut books);
+        fail_letter(&mut books, ticket, at);
+        assert!(books.letters().is_empty(), "the sink is asked first");
+        at += 60 * SECOND;
+        let put = put_again(&mut books, at);
+        fail_first(&mut books, &put, at);
+    }
+    let (ticket, _) = next_to_park(&mut books);
+    let effects = books.letters_ended(vec![(ticket, Ok(()))], at);
+    assert_eq!(ranges(&effects), [(0, 0, Settlement::Accept)]);
+}
+
 #[test]
 fn nothing_is_parked_while_the_circuit_is_open() {
     let mut books = books();
