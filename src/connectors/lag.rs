@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use tokio::time::MissedTickBehavior;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::trim::Trimmer;
 use crate::kafka::admin::{Admin, SharePosition};
 
 /// How old the lag may be. The broker itself tells it with a delay.
@@ -17,11 +18,12 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// The share groups of a connector.
 pub(super) struct Groups {
     pub(super) own: String,
-    /// That of the parking topic, if there is one.
+    /// That of the parking topic, if there is one, and that topic's name.
     pub(super) parked: Option<String>,
 }
 
-/// Keeps a connector's lag up to date, until dropped.
+/// Keeps a connector's lag up to date, and its parking topic small, until
+/// dropped.
 pub(super) fn keep(
     connector: String,
     groups: Groups,
@@ -32,11 +34,13 @@ pub(super) fn keep(
     let asking = async move {
         let mut ticks = tokio::time::interval(INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut trimmer = Trimmer::default();
         loop {
             ticks.tick().await;
             if let Some(group) = &groups.parked {
-                let at = admin.share_positions(group).await;
-                view.set_parked_lag(&connector, at.ok().and_then(|at| total(&at)));
+                let at = admin.share_positions(group).await.unwrap_or_default();
+                view.set_parked_lag(&connector, total(&at));
+                trimmer.trim(&connector, group, &admin, &at).await;
             }
             match admin.share_positions(&groups.own).await {
                 Ok(at) => view.set_group(&connector, total(&at), Some(positions(&at))),

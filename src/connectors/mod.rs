@@ -8,6 +8,7 @@ mod migrate;
 mod parking;
 mod start;
 mod topics;
+mod trim;
 
 pub use manager::{Manager, OrderError};
 pub use migrate::migrate;

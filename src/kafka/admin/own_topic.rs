@@ -1,6 +1,11 @@
 //! Topics that the worker writes itself: dead letters, and parked records.
 
-use krafka::admin::{ConfigResource, CreateTopicsOptions, DescribeTopicsOptions, NewTopic};
+use std::collections::BTreeMap;
+
+use krafka::admin::{
+    ConfigResource, CreateTopicsOptions, DeleteRecordsOptions, DescribeTopicsOptions, NewTopic,
+    TopicPartition,
+};
 use krafka::error::{ErrorCode, KrafkaError};
 
 use super::client::Admin;
@@ -130,6 +135,30 @@ impl Admin {
         let options = CreateTopicsOptions::default();
         let created = self.client.create_topics([topic], options).await?;
         created.into_values().collect()
+    }
+
+    /// Deletes the records below these offsets, by partition.
+    ///
+    /// # Errors
+    /// Missing rights.
+    pub async fn delete_below(
+        &self,
+        topic: &str,
+        offsets: &BTreeMap<i32, i64>,
+    ) -> Result<(), AdminError> {
+        let attempt = Attempt {
+            doing: "delete settled records",
+            right: "DELETE",
+            resource: format!("topic {topic}"),
+        };
+        let offsets = offsets.iter();
+        let below = offsets.map(|(it, offset)| (TopicPartition::new(topic, *it), *offset));
+        let options = DeleteRecordsOptions::default();
+        let deleted = self.client.delete_records(below, options).await;
+        deleted
+            .and_then(|answers| answers.into_values().collect::<Result<Vec<_>, _>>())
+            .map(drop)
+            .map_err(|error| attempt.failed(error))
     }
 
     /// # Errors

@@ -178,10 +178,22 @@ impl Admin {
     /// # Errors
     /// If there is no such topic.
     pub async fn end_offsets(&self, topic: &str) -> Result<BTreeMap<i32, i64>> {
+        self.offsets(topic, OffsetSpec::Latest).await
+    }
+
+    /// The first offset of each partition that is not deleted.
+    ///
+    /// # Errors
+    /// If there is no such topic.
+    pub async fn start_offsets(&self, topic: &str) -> Result<BTreeMap<i32, i64>> {
+        self.offsets(topic, OffsetSpec::Earliest).await
+    }
+
+    async fn offsets(&self, topic: &str, spec: OffsetSpec) -> Result<BTreeMap<i32, i64>> {
         let partitions = self.describe_topic(topic).await?.partitions;
         let specs = partitions
             .iter()
-            .map(|it| (TopicPartition::new(topic, it.partition), OffsetSpec::Latest));
+            .map(|it| (TopicPartition::new(topic, it.partition), spec));
         let offsets = self
             .client
             .list_offsets(specs, ListOffsetsOptions::default())
