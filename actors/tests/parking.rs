@@ -1,6 +1,7 @@
 //! The laws of records that are parked, with fakes and a paused clock.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -436,4 +437,68 @@ async fn parked_records_that_are_not_due_hold_no_drain_up_and_lose_no_attempt() 
     assert!(began.elapsed() < 10 * SECOND, "{:?}", began.elapsed());
     assert_eq!(drained.released, 0, "it was parked once more");
     assert_eq!(running.parking.kept().len(), 2);
+}
+
+static TRIES: AtomicU64 = AtomicU64::new(0);
+
+/// One in fifty, of whichever records.
+fn takes_a_few(_: &SinkRecord) -> Act {
+    match TRIES.fetch_add(1, Ordering::SeqCst) % 50 {
+        0 => Act::Deliver,
+        _ => Act::Retry,
+    }
+}
+
+#[actix::test]
+async fn a_partial_outage_is_bounded_in_memory_and_in_tries() {
+    const RECORDS: usize = 10_000;
+    const ROUNDS: u32 = 5;
+    let running = Setting {
+        records: RECORDS,
+        refuses: takes_a_few,
+        ..Setting::default()
+    }
+    .start();
+    let view = Arc::clone(&running.view);
+    let most = Arc::<AtomicU64>::default();
+    let seen = Arc::clone(&most);
+    let _watching = AbortOnDrop(tokio::spawn(async move {
+        loop {
+            let in_flight = view.connector("test").map_or(0, |it| it.in_flight as u64);
+            seen.fetch_max(in_flight, Ordering::SeqCst);
+            tokio::time::sleep(SECOND / 10).await;
+        }
+    }));
+    while running.accepted() < RECORDS {
+        assert!(
+            running.began.elapsed() < 10 * MINUTE,
+            "{:?}",
+            running.view()
+        );
+        tokio::time::sleep(SECOND).await;
+    }
+    let before = most.swap(0, Ordering::SeqCst);
+    assert!(before < RECORDS as u64 / 2, "{before} in flight");
+    let tries = TRIES.load(Ordering::SeqCst);
+    tokio::time::sleep(ROUNDS * MINUTE).await;
+    let tries = TRIES.load(Ordering::SeqCst) - tries;
+    let delivered = |it: &Running| it.sink.seen().delivered.lock().len();
+    let left = RECORDS - delivered(&running);
+    let in_flight = most.load(Ordering::SeqCst);
+    assert!(in_flight < 1200, "{in_flight} in flight, of {left}");
+    // Each of them once in a back-off, or a little less often.
+    let (most, least) = (
+        RECORDS as u64 * u64::from(ROUNDS),
+        left as u64 * u64::from(ROUNDS - 1),
+    );
+    assert!(
+        (least..=most).contains(&tries),
+        "{tries} tries, {left} are left"
+    );
+    running.mend();
+    let mended = running.began.elapsed();
+    let all = |it: &Running| delivered(it) == RECORDS;
+    let end = running.until("all are delivered", all).await;
+    assert!(end - mended < 2 * MINUTE, "{:?}", end - mended);
+    assert_eq!(running.view().totals.released, 0);
 }
