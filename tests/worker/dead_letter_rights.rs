@@ -9,12 +9,11 @@ use sluice_test_support::consume::read_topic;
 use sluice_test_support::kafka::{Kafka, KafkaOptions};
 use sluice_test_support::produce::{json_records, produce};
 use sluice_test_support::wait::eventually;
-use sluice_test_support::worker::{Worker, WorkerOptions};
+use sluice_test_support::worker::Worker;
 
 use crate::crew::status_of;
 use crate::dead_letters::{put_aside, refusal};
-use crate::rights::{allow, grant, guarded, scram};
-use crate::stage::BINARY;
+use crate::rights::{allow, grant, guarded, worker_of};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const PASSWORD: &str = "hush-letters-1";
@@ -75,15 +74,7 @@ fn connector(name: &str, letters: &str) -> Value {
 }
 
 fn start(kafka: &Kafka) -> Result<Worker> {
-    let authority = kafka.ca_file().display().to_string();
-    let options = WorkerOptions::new(BINARY)
-        .property("bootstrap.servers", kafka.secure_bootstrap_servers()?)
-        .property("security.protocol", "SASL_SSL")
-        .property("ssl.truststore.location", &authority)
-        .property("sasl.mechanism", "SCRAM-SHA-512")
-        .property("sasl.jaas.config", &scram("alice", PASSWORD))
-        .property("log.format", "json")
-        .property("status.log.interval.ms", "50");
+    let options = worker_of(kafka, "alice", PASSWORD)?;
     let options = NAMES.iter().fold(options, |options, (name, letters)| {
         options.connector(name, &connector(name, letters))
     });

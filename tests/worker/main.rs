@@ -31,6 +31,7 @@ mod parked_before;
 mod parking;
 mod parking_crew;
 mod parking_hung;
+mod parking_rights;
 mod parking_trim;
 mod poison;
 mod reauthentication;

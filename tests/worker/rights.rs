@@ -10,6 +10,9 @@ use krafka::admin::{
 use sluice_test_support::kafka::{Kafka, KafkaOptions};
 use sluice_test_support::topics::Admin;
 use sluice_test_support::wait::eventually;
+use sluice_test_support::worker::WorkerOptions;
+
+use crate::stage::BINARY;
 
 const SHOWN_WITHIN: Duration = Duration::from_secs(60);
 
@@ -29,6 +32,19 @@ pub fn scram(user: &str, password: &str) -> String {
         "org.apache.kafka.common.security.scram.ScramLoginModule required \
          username=\"{user}\" password=\"{password}\";"
     )
+}
+
+/// A worker that logs in as a user, with a quick status log.
+pub fn worker_of(kafka: &Kafka, user: &str, password: &str) -> Result<WorkerOptions> {
+    let authority = kafka.ca_file().display().to_string();
+    Ok(WorkerOptions::new(BINARY)
+        .property("bootstrap.servers", kafka.secure_bootstrap_servers()?)
+        .property("security.protocol", "SASL_SSL")
+        .property("ssl.truststore.location", &authority)
+        .property("sasl.mechanism", "SCRAM-SHA-512")
+        .property("sasl.jaas.config", &scram(user, password))
+        .property("log.format", "json")
+        .property("status.log.interval.ms", "50"))
 }
 
 pub fn allow(kind: AclResourceType, name: &str, user: &str, operation: AclOperation) -> AclBinding {
