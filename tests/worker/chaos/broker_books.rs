@@ -1,8 +1,9 @@
-//! The broker's own word on the share group: the log of its states, as Kafka's
-//! tool prints it.
+//! The broker's own word on the share group: the log of its states up to its
+//! end, as Kafka's tool prints it.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Deserializer, Value};
+use sluice_test_support::consume::read_topic;
 use sluice_test_support::java::run_tool;
 
 use super::verdict::BrokerBooks;
@@ -11,11 +12,13 @@ const CONSOLE_CONSUMER: &str = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 const FORMATTER: &str =
     "org.apache.kafka.tools.consumer.group.share.ShareGroupStateMessageFormatter";
 const STATES: &str = "__share_group_state";
-/// The tool ends when nothing has come for so long.
-const QUIET_MS: &str = "5000";
-const ARCHIVED: u64 = 4;
+/// The tool ends when it has printed all; nothing for so long is an error.
+const PATIENCE_MS: &str = "120000";
+const ARCHIVED: i64 = 4;
 
 pub async fn read(servers: &str, group: &str) -> Result<BrokerBooks> {
+    let states = read_topic(servers, STATES).await?.len();
+    let count = states.to_string();
     let arguments = [
         "--bootstrap-server",
         servers,
@@ -24,42 +27,57 @@ pub async fn read(servers: &str, group: &str) -> Result<BrokerBooks> {
         "--from-beginning",
         "--formatter",
         FORMATTER,
+        "--max-messages",
+        &count,
         "--timeout-ms",
-        QUIET_MS,
+        PATIENCE_MS,
     ];
     let printed = run_tool(CONSOLE_CONSUMER, &arguments).await?;
-    parse(&printed, group)
+    parse(&printed, states, group)
 }
 
-fn parse(printed: &str, group: &str) -> Result<BrokerBooks> {
-    let mut books = BrokerBooks::default();
+/// What was printed of so many states.
+fn parse(printed: &str, states: usize, group: &str) -> Result<BrokerBooks> {
+    let (mut books, mut entries) = (BrokerBooks::default(), 0);
     for record in Deserializer::from_str(printed).into_iter::<Value>() {
         let record = record.context("the tool printed no JSON")?;
+        entries += 1;
         let key = &record["key"]["data"];
-        if key["groupId"] != group {
-            continue;
-        }
-        let partition = key["partition"].as_i64().context("no partition")?;
-        let batches = record["value"]["data"]["stateBatches"].as_array();
-        for batch in batches.into_iter().flatten() {
-            enter(&mut books, i32::try_from(partition)?, batch)
+        if key["groupId"] == group && !record["value"].is_null() {
+            enter(&mut books, key, &record["value"]["data"])
                 .with_context(|| format!("not understood: {record}"))?;
         }
     }
+    ensure!(
+        entries == states,
+        "{entries} of {states} states in {STATES} were printed: {printed}"
+    );
     Ok(books)
 }
 
-fn enter(books: &mut BrokerBooks, partition: i32, batch: &Value) -> Result<()> {
-    let number = |field: &str| batch[field].as_i64().context(field.to_owned());
-    let count = u16::try_from(number("deliveryCount")?)?;
-    books.highest_delivery_count = books.highest_delivery_count.max(count);
-    if batch["deliveryState"].as_u64().context("deliveryState")? == ARCHIVED {
-        let offsets = number("firstOffset")?..=number("lastOffset")?;
-        books
-            .archived
-            .extend(offsets.map(|offset| (partition, offset)));
+fn enter(books: &mut BrokerBooks, key: &Value, state: &Value) -> Result<()> {
+    let partition = i32::try_from(number(key, "partition")?)?;
+    // An update tells only what changed: -1 is no news of the start.
+    let mut end = number(state, "startOffset")?;
+    let batches = state["stateBatches"].as_array();
+    for batch in batches.context("no stateBatches")? {
+        let (first, last) = (number(batch, "firstOffset")?, number(batch, "lastOffset")?);
+        let count = u16::try_from(number(batch, "deliveryCount")?)?;
+        books.highest_delivery_count = books.highest_delivery_count.max(count);
+        if number(batch, "deliveryState")? == ARCHIVED {
+            let offsets = (first..=last).map(|offset| (partition, offset));
+            books.archived.extend(offsets);
+        }
+        end = end.max(last + 1);
     }
+    let known = books.ends.entry(partition).or_insert(end);
+    *known = end.max(*known);
     Ok(())
+}
+
+fn number(of: &Value, field: &str) -> Result<i64> {
+    let number = of[field].as_i64();
+    number.with_context(|| format!("no number {field}"))
 }
 
 #[cfg(test)]
@@ -80,23 +98,41 @@ mod tests {
     }
 
     #[test]
-    fn archived_offsets_and_the_highest_count_are_of_all_batches_of_the_group() {
+    fn all_batches_of_the_group_are_entered() {
         let batches = [batch(7, 8, 2, 6), batch(9, 11, 4, 2)].join(",");
         let tombstone = r#"{"key":{"type":0,"data":{"groupId":"g","partition":3}},"value":null}"#;
         let printed = [
             record("g", &batches),
             tombstone.to_owned(),
-            record("other", &batch(1, 1, 4, 9)),
+            record("g", ""),
+            record("other", &batch(1, 20, 4, 9)),
         ];
-        let books = parse(&printed.join("\n"), "g").unwrap();
+        let books = parse(&printed.join("\n"), 4, "g").unwrap();
         assert_eq!(books.archived, [(3, 9), (3, 10), (3, 11)].into());
         assert_eq!(books.highest_delivery_count, 6);
+        assert_eq!(books.ends, [(3, 12)].into());
+    }
+
+    #[test]
+    fn a_state_without_batches_ends_at_its_start() {
+        let books = parse(&record("g", ""), 1, "g").unwrap();
+        assert_eq!(books.ends, [(3, 7)].into());
     }
 
     #[test]
     fn what_is_not_understood_is_an_error() {
-        parse("no JSON", "g").unwrap_err();
-        let error = parse(&record("g", r#"{"firstOffset":1}"#), "g").unwrap_err();
+        parse("no JSON", 1, "g").unwrap_err();
+        let batch = r#"{"firstOffset":1,"lastOffset":1}"#;
+        let error = parse(&record("g", batch), 1, "g").unwrap_err();
         assert!(format!("{error:#}").contains("deliveryCount"), "{error:#}");
+    }
+
+    #[test]
+    fn books_that_were_not_read_to_their_end_are_an_error() {
+        let one = record("g", &batch(7, 8, 2, 1));
+        for (printed, states) in [("", 2), (&*one, 2), (&one[..one.len() - 5], 1)] {
+            parse(printed, states, "g").unwrap_err();
+        }
+        parse("", 0, "g").unwrap();
     }
 }

@@ -60,6 +60,8 @@ pub struct Stretch {
 pub struct BrokerBooks {
     pub archived: BTreeSet<Place>,
     pub highest_delivery_count: u16,
+    /// The end of what they tell of each partition.
+    pub ends: BTreeMap<i32, i64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -104,6 +106,7 @@ impl Evidence {
             self.log_faults(),
             self.delivery_faults(),
             self.aside_faults(),
+            self.book_faults(),
             self.duplicate_faults(),
             self.calm_faults(),
             self.footprint_faults(),
@@ -189,18 +192,44 @@ impl Evidence {
             planned(one, PutAside::Rejected) && !archived(one)
                 || planned(one, PutAside::Letters) && !has_letter(one)
         });
-        let mut faults = [
+        [
             told("archived by the broker", by_attempts.map(name)),
             told("with a letter against the plan", by_mistake.map(name)),
             told("planned to be put aside, and not", forgotten.map(name)),
         ]
-        .concat();
-        let (highest, limit) = (
-            self.broker.highest_delivery_count,
-            self.limits.delivery_count,
-        );
+        .concat()
+    }
+
+    /// The books tell of each partition up to the end of its log, or something
+    /// was not read: the states of a partition lie in one log, in order. And
+    /// what was in flight at a blow was delivered again.
+    fn book_faults(&self) -> Vec<String> {
+        let mut ends = BTreeMap::new();
+        for (partition, offset) in self.log.iter().map(|record| record.place) {
+            let end = ends.entry(partition).or_insert(0);
+            *end = (offset + 1).max(*end);
+        }
+        let mut faults = Vec::new();
+        for (partition, end) in ends {
+            let known = self.broker.ends.get(&partition).copied();
+            if known < Some(end) {
+                faults.push(format!(
+                    "the broker's books tell of partition {partition} up to {known:?}, it ends \
+                     at {end}"
+                ));
+            }
+        }
+        let highest = self.broker.highest_delivery_count;
+        let limit = self.limits.delivery_count;
         if highest >= limit {
             faults.push(format!("a record was delivered {highest} times of {limit}"));
+        }
+        let struck: u64 = self.blows.iter().map(|blow| blow.in_flight).sum();
+        if highest < 2 && struck > 0 {
+            faults.push(format!(
+                "{struck} records were in flight at blows, and the broker counts {highest} \
+                 delivery of each"
+            ));
         }
         faults
     }

@@ -66,6 +66,7 @@ fn kept() -> Evidence {
         broker: BrokerBooks {
             archived: [(0, 9)].into(),
             highest_delivery_count: 3,
+            ends: [(0, 10)].into(),
         },
         footprints: vec![Footprint {
             worker: 2,
@@ -145,6 +146,33 @@ fn a_refused_record_must_be_put_aside_and_not_delivered() {
 fn the_last_attempt_is_a_fault() {
     let told = faults(|evidence| evidence.broker.highest_delivery_count = 10);
     assert_eq!(told, "a record was delivered 10 times of 10");
+}
+
+#[test]
+fn books_that_do_not_reach_the_end_of_a_partition_are_a_fault() {
+    let told = faults(|evidence| evidence.broker.ends = [(0, 9)].into());
+    assert!(told.contains("partition 0 up to Some(9)"), "{told}");
+    let told = faults(|evidence| evidence.log[3].place = (1, 0));
+    assert!(told.contains("partition 1 up to None"), "{told}");
+    let told = faults(|evidence| evidence.broker = BrokerBooks::default());
+    assert!(told.contains("partition 0 up to None"), "{told}");
+}
+
+#[test]
+fn a_blow_that_no_delivery_count_tells_of_is_a_fault() {
+    let counted = |highest, in_flight| {
+        faults(|evidence| {
+            evidence.broker.highest_delivery_count = highest;
+            evidence.blows.push(Blow {
+                in_flight,
+                ..blow(Some(0), 20_100, 20_100)
+            });
+        })
+    };
+    let told = counted(1, 2);
+    assert!(told.contains("1 delivery of each"), "{told}");
+    assert_eq!(counted(2, 2), "");
+    assert_eq!(counted(1, 0), "");
 }
 
 #[test]
