@@ -31,13 +31,14 @@ pub(super) async fn prepare(
         DeadLetters::Sluice(written) => {
             let target = admin(&written.producer.client, SERVERS).await?;
             check_loop(config, written, source, &target).await?;
-            target
-                .create_own_topic(OwnTopic {
-                    name: &written.topic,
-                    replication_factor: written.replication_factor,
-                    replication_key: DEAD_LETTER_REPLICATION,
-                })
-                .await?;
+            let topic = OwnTopic {
+                name: &written.topic,
+                replication_factor: written.replication_factor,
+                replication_key: DEAD_LETTER_REPLICATION,
+            };
+            if let Some(warning) = target.create_own_topic(topic).await? {
+                tracing::warn!(connector = %config.name, "{warning}");
+            }
             let context = Context::of(config);
             Ok(Some(Arc::new(DeadLetterTopic::new(written, context))))
         }

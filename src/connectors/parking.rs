@@ -88,7 +88,9 @@ pub(super) async fn prepare(
         replication_factor: parking.replication_factor,
         replication_key: PARK_REPLICATION,
     };
-    admin.create_lasting_topic(topic).await?;
+    if let Some(warning) = admin.create_lasting_topic(topic).await? {
+        tracing::warn!(connector = %config.name, "{warning}");
+    }
     make_group_ready(config, parking, admin, own).await?;
     let core = Parking {
         topic: parking.topic.as_str().into(),

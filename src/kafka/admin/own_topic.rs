@@ -18,6 +18,12 @@ const KEEPS_ALL: [(&str, &str); 3] = [
     ("retention.bytes", "-1"),
 ];
 
+/// How many replicas must have a record before it counts as written.
+const IN_SYNC: &str = "min.insync.replicas";
+/// Two of so many: one broker may be away, and no single one has the only copy.
+const REPLICAS_FOR_TWO: i16 = 3;
+const TWO: &str = "2";
+
 /// A topic that is created if it is not there: with one partition, as Connect
 /// does.
 #[derive(Clone, Copy, Debug)]
@@ -36,15 +42,26 @@ enum Created {
 }
 
 impl Admin {
-    /// Creates a topic of our own, if it is not there.
+    /// Creates a topic of our own, if it is not there. Returns a warning of one
+    /// that is, if it confirms what a single broker has.
     ///
     /// # Errors
     /// Missing rights, and more replicas than brokers.
-    pub async fn create_own_topic(&self, topic: OwnTopic<'_>) -> Result<(), AdminError> {
-        if !self.has_topic(topic.name).await? {
-            self.create(topic, &[]).await?;
+    pub async fn create_own_topic(
+        &self,
+        topic: OwnTopic<'_>,
+    ) -> Result<Option<String>, AdminError> {
+        if !self.has_topic(topic.name).await?
+            && let Created::Now = self.create(topic, &[]).await?
+        {
+            return Ok(None);
         }
-        Ok(())
+        // It takes letters without the right to read its settings.
+        let looked_at = self.warn_of_one_in_sync(topic.name).await;
+        Ok(looked_at.unwrap_or_else(|error| {
+            tracing::debug!(topic = topic.name, %error, "looking at a topic failed");
+            None
+        }))
     }
 
     /// The same for a topic that keeps all that is in it, whatever its age; one
@@ -52,29 +69,59 @@ impl Admin {
     ///
     /// # Errors
     /// The same, and a topic that would forget records.
-    pub async fn create_lasting_topic(&self, topic: OwnTopic<'_>) -> Result<(), AdminError> {
+    pub async fn create_lasting_topic(
+        &self,
+        topic: OwnTopic<'_>,
+    ) -> Result<Option<String>, AdminError> {
         match self.has_topic(topic.name).await? {
-            true => self.check_that_it_lasts(topic.name).await,
+            true => self.look_at_lasting(topic.name).await,
             false => self.create_lasting(topic).await,
         }
     }
 
-    async fn create_lasting(&self, topic: OwnTopic<'_>) -> Result<(), AdminError> {
+    async fn create_lasting(&self, topic: OwnTopic<'_>) -> Result<Option<String>, AdminError> {
         match self.create(topic, &KEEPS_ALL).await? {
-            Created::Now => Ok(()),
-            Created::Meanwhile => self.check_that_it_lasts(topic.name).await,
+            Created::Now => Ok(None),
+            Created::Meanwhile => self.look_at_lasting(topic.name).await,
         }
     }
 
-    async fn check_that_it_lasts(&self, topic: &str) -> Result<(), AdminError> {
+    async fn look_at_lasting(&self, topic: &str) -> Result<Option<String>, AdminError> {
+        self.check_that_it_lasts(topic).await?;
+        self.warn_of_one_in_sync(topic).await
+    }
+
+    async fn warn_of_one_in_sync(&self, topic: &str) -> Result<Option<String>, AdminError> {
+        let replicas = self.replicas(topic).await?.unwrap_or_default();
+        let told = self.own_settings(topic, &[IN_SYNC]).await?;
+        let servers = &self.bootstrap_servers;
+        Ok(confirms_one(&told, replicas).then(|| {
+            format!(
+                "topic {topic} has {replicas} replicas and {IN_SYNC}=1: what is written while \
+                 only one of them is in sync is lost with its broker, though it was confirmed; \
+                 set it right with `kafka-configs.sh --bootstrap-server {servers} --alter \
+                 --entity-type topics --entity-name {topic} --add-config {IN_SYNC}={TWO}`"
+            )
+        }))
+    }
+
+    async fn own_settings(
+        &self,
+        topic: &str,
+        keys: &[&str],
+    ) -> Result<Vec<(String, String)>, AdminError> {
         let attempt = Attempt {
             doing: "read the settings",
             right: "DESCRIBE_CONFIGS",
             resource: format!("topic {topic}"),
         };
+        let told = self.settings(ConfigResource::topic(topic), keys).await;
+        told.map_err(|error| attempt.failed(error))
+    }
+
+    async fn check_that_it_lasts(&self, topic: &str) -> Result<(), AdminError> {
         let keys = KEEPS_ALL.map(|(key, _)| key);
-        let told = self.settings(ConfigResource::topic(topic), &keys).await;
-        let told = told.map_err(|error| attempt.failed(error))?;
+        let told = self.own_settings(topic, &keys).await?;
         match forgets(&told) {
             None => Ok(()),
             Some((setting, wanted, value)) => Err(AdminError::TopicForgets {
@@ -128,8 +175,10 @@ impl Admin {
         configs: &[(&str, &str)],
     ) -> Result<(), KrafkaError> {
         let mut topic = NewTopic::new(topic, 1, replicas)?;
-        let configs = configs.iter();
+        let in_sync = (replicas >= REPLICAS_FOR_TWO).then_some((IN_SYNC, TWO));
         topic.configs = configs
+            .iter()
+            .chain(&in_sync)
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
             .collect();
         let options = CreateTopicsOptions::default();
@@ -164,6 +213,12 @@ impl Admin {
     /// # Errors
     /// Missing rights.
     pub async fn has_topic(&self, topic: &str) -> Result<bool, AdminError> {
+        Ok(self.replicas(topic).await?.is_some())
+    }
+
+    /// How many replicas a topic has, if it is there; the fewest of any of its
+    /// partitions.
+    async fn replicas(&self, topic: &str) -> Result<Option<usize>, AdminError> {
         let attempt = Attempt {
             doing: "read the description",
             // It brings DESCRIBE along, and letters need it.
@@ -177,8 +232,12 @@ impl Admin {
             .await
             .and_then(|answers| answers.into_values().collect::<Result<Vec<_>, _>>());
         match described {
-            Ok(_) => Ok(true),
-            Err(error) if code(&error) == Some(ErrorCode::UnknownTopicOrPartition) => Ok(false),
+            Ok(topics) => {
+                let partitions = topics.iter().flat_map(|topic| &topic.partitions);
+                let fewest = partitions.map(|it| it.replicas.len()).min();
+                Ok(Some(fewest.unwrap_or_default()))
+            }
+            Err(error) if code(&error) == Some(ErrorCode::UnknownTopicOrPartition) => Ok(None),
             Err(error) => Err(attempt.failed(error)),
         }
     }
@@ -191,6 +250,12 @@ fn forgets(told: &[(String, String)]) -> Option<(&'static str, &'static str, &st
         let (_, value) = told.iter().find(|(name, _)| name == key)?;
         (value != wanted).then_some((key, wanted, value.as_str()))
     })
+}
+
+/// Whether a record counts as written when one of several replicas has it.
+fn confirms_one(told: &[(String, String)], replicas: usize) -> bool {
+    let one = |(key, value): &(String, String)| key == IN_SYNC && value == "1";
+    replicas > 1 && told.iter().any(one)
 }
 
 #[cfg(test)]
@@ -231,5 +296,14 @@ mod tests {
         assert_eq!(forgets(&week), Some(expected));
         let compacted = told("compact,delete", "-1");
         assert_eq!(forgets(&compacted).unwrap().0, "cleanup.policy");
+    }
+
+    #[test]
+    fn only_a_topic_with_several_replicas_can_confirm_too_early() {
+        let told = |count: &str| [(IN_SYNC.to_owned(), count.to_owned())];
+        assert!(confirms_one(&told("1"), 2));
+        assert!(!confirms_one(&told("2"), 3));
+        assert!(!confirms_one(&told("1"), 1), "there is no other");
+        assert!(!confirms_one(&[], 3), "not told");
     }
 }

@@ -11,9 +11,9 @@ use krafka::{
     Kafka,
     admin::{
         AdminClient, ConfigOp, ConfigResource, CreateTopicsOptions, DeleteTopicsOptions,
-        DescribeClusterOptions, DescribeShareGroupOffsetsOptions, DescribeTopicsOptions,
-        IncrementalAlterConfigsOptions, ListConsumerGroupsOptions, ListOffsetsOptions, NewTopic,
-        OffsetSpec, TopicDescription, TopicPartition,
+        DescribeClusterOptions, DescribeConfigsOptions, DescribeShareGroupOffsetsOptions,
+        DescribeTopicsOptions, IncrementalAlterConfigsOptions, ListConsumerGroupsOptions,
+        ListOffsetsOptions, NewTopic, OffsetSpec, TopicDescription, TopicPartition,
     },
 };
 
@@ -148,6 +148,23 @@ impl Admin {
     /// If the broker refuses.
     pub async fn alter_topic(&self, name: &str, configs: &[(&str, &str)]) -> Result<()> {
         self.alter(ConfigResource::topic(name), configs).await
+    }
+
+    /// A setting of a topic, whoever has set it.
+    ///
+    /// # Errors
+    /// If there is no such topic or setting.
+    pub async fn topic_setting(&self, name: &str, key: &str) -> Result<String> {
+        let resource = ConfigResource::topic(name);
+        let options = DescribeConfigsOptions::default().config_names(vec![key.to_owned()]);
+        let answers = self.client.describe_configs([resource], options).await?;
+        for (_, entries) in answers {
+            let mut entries = entries?.into_iter();
+            if let Some(value) = entries.find(|it| it.name == key).and_then(|it| it.value) {
+                return Ok(value);
+            }
+        }
+        bail!("topic {name} has no {key}")
     }
 
     /// Sets settings of a group, `share.record.lock.duration.ms` for one. The

@@ -4,6 +4,7 @@
 mod attempts;
 mod case;
 mod groups;
+mod in_sync;
 mod leaders;
 mod letters;
 mod logs;
