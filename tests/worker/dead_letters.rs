@@ -33,7 +33,7 @@ pub fn put_aside(connector: &mut Value, topic: &str) {
     connector["errors.deadletterqueue.topic.replication.factor"] = json!("1");
     connector["errors.deadletterqueue.context.headers.enable"] = json!("true");
     connector["errors.retry.delay.max.ms"] = json!("500");
-    connector["share.record.lock.duration.ms"] = json!("1000");
+    connector["share.record.lock.duration.ms"] = json!("3000");
 }
 
 /// Ids in one partition, so that id and offset are alike; some have another

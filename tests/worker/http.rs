@@ -228,8 +228,9 @@ async fn each_record_has_the_fate_of_its_answer() -> Result<()> {
     })
     .await?;
     let mut connector = to(&receiver, &stage, 4);
-    connector["http.request.timeout.ms"] = json!("1000");
-    connector["share.record.lock.duration.ms"] = json!("1000");
+    // A request that gets no answer outlasts its lock.
+    connector["http.request.timeout.ms"] = json!("4000");
+    connector["share.record.lock.duration.ms"] = json!("3000");
     connector["errors.tolerance"] = json!("all");
     connector["errors.log.enable"] = json!("true");
     connector["errors.log.include.messages"] = json!("true");
@@ -347,7 +348,7 @@ async fn records_wait_under_their_locks_for_an_endpoint_that_is_away() -> Result
     let away = Receiver::start(|_| Reply::ok()).await?;
     let address = away.address();
     let mut connector = to(&away, &stage, 8);
-    connector["share.record.lock.duration.ms"] = json!("1000");
+    connector["share.record.lock.duration.ms"] = json!("3000");
     away.stop().await;
     let worker = stage.worker(&connector)?;
     // For some lives of a lock.

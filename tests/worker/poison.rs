@@ -43,7 +43,7 @@ fn json_to_file(stage: &Stage, tolerance: &str) -> Value {
     connector["value.converter"] = json!("org.apache.kafka.connect.json.JsonConverter");
     connector["value.converter.schemas.enable"] = json!("false");
     connector["errors.tolerance"] = json!(tolerance);
-    connector["share.record.lock.duration.ms"] = json!("1000");
+    connector["share.record.lock.duration.ms"] = json!("3000");
     connector
 }
 

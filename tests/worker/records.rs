@@ -16,8 +16,9 @@ const MINUTE: Duration = Duration::from_secs(60);
 const CHUNK: usize = 500;
 /// Rounds without a slow record, until broker and worker run warm.
 const WARM_UP: usize = 6;
-/// Rounds with one, of which one may meet a busy machine.
+/// Rounds with one, each after one without.
 const ROUNDS: usize = 5;
+const ALL_ROUNDS: usize = WARM_UP + 2 * ROUNDS;
 const SLOW: Duration = Duration::from_secs(5);
 
 /// Produces some of the ids as one batch of the producer, so that one fetch
@@ -40,22 +41,25 @@ async fn confirmed(worker: &Worker, ids: &Range<usize>) -> Result<Value> {
     wait_for_status(worker, "a round is confirmed", MINUTE, all).await
 }
 
-/// Seconds in which the others of a round and its slow record were confirmed.
-fn times(history: &[Value], ids: &Range<usize>) -> Result<(f64, f64)> {
-    let first = |accepted: usize| {
-        let line = history.iter().find(|line| line["accepted"] == accepted);
-        line.with_context(|| format!("no line with {accepted} accepted"))
-    };
+/// Seconds until so many records were confirmed, the rest of the round open.
+fn seconds_until(history: &[Value], ids: &Range<usize>, accepted: usize) -> Result<f64> {
+    let open = ids.end - accepted;
+    let is_it = |line: &&Value| line["accepted"] == accepted && line["in_flight"] == open;
+    let line = history.iter().find(is_it);
+    let line = line.with_context(|| format!("no line with {accepted} accepted, {open} open"))?;
     // The newest line without any of them is from before they were acquired.
     let idle = |line: &&Value| line["accepted"] == ids.start && line["in_flight"] == 0;
     let idle = history.iter().rfind(idle).context("no line before")?;
-    let (others, slow) = (first(ids.end - 1)?, first(ids.end)?);
-    ensure!(others["in_flight"] == 1, "the slow one is open: {others}");
-    Ok((seconds_between(idle, others)?, seconds_between(idle, slow)?))
+    seconds_between(idle, line)
+}
+
+fn median(mut seconds: Vec<f64>) -> f64 {
+    seconds.sort_by(f64::total_cmp);
+    seconds[seconds.len() / 2]
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn beside_a_record_of_5_s_the_other_499_are_confirmed_within_100_ms() -> Result<()> {
+async fn beside_a_record_of_5_s_the_other_499_take_no_longer_than_without_it() -> Result<()> {
     let stage = Stage::set("slow", 1).await?;
     let mut connector = stage.connector("null", 1);
     connector["slow.match"] = json!("key=slow");
@@ -67,23 +71,29 @@ async fn beside_a_record_of_5_s_the_other_499_are_confirmed_within_100_ms() -> R
         .property("status.log.interval.ms", "10");
     let worker = Worker::start(&options)?;
 
-    let mut waits = Vec::new();
-    for round in 0..WARM_UP + ROUNDS {
+    let (mut without, mut beside) = (Vec::new(), Vec::new());
+    for round in 0..ALL_ROUNDS {
         let ids = round * CHUNK..(round + 1) * CHUNK;
-        let slow = (round >= WARM_UP).then_some(ids.start + CHUNK / 2);
+        let has_slow = round >= WARM_UP && !(round - WARM_UP).is_multiple_of(2);
+        let slow = has_slow.then_some(ids.start + CHUNK / 2);
         produce_some(&stage, ids.clone(), slow).await?;
         let status = confirmed(&worker, &ids).await?;
         assert_eq!(status["redelivered"], 0, "{status}");
-        if slow.is_some() {
-            let (others, slow) = times(&statuses(&worker)?, &ids)?;
-            eprintln!("499 records took {others:.3} s, the slow one beside them {slow:.3} s");
+        let history = statuses(&worker)?;
+        let all = seconds_until(&history, &ids, ids.end)?;
+        if has_slow {
+            let others = seconds_until(&history, &ids, ids.end - 1)?;
+            eprintln!("499 records took {others:.3} s, the slow one beside them {all:.3} s");
             assert!(others < SLOW.as_secs_f64() / 5.0, "{others} s");
-            assert!(slow >= SLOW.as_secs_f64(), "{slow} s");
-            waits.push(others);
+            assert!(all >= SLOW.as_secs_f64(), "{all} s");
+            beside.push(others);
+        } else if round >= WARM_UP {
+            without.push(all);
         }
     }
-    waits.sort_by(f64::total_cmp);
-    assert!(waits[ROUNDS - 2] < 0.1, "{waits:?} s");
+    let (without, beside) = (median(without), median(beside));
+    eprintln!("rounds without a slow one took {without:.3} s, the others beside one {beside:.3} s");
+    assert!(beside < 0.1_f64.max(2.0 * without), "{beside} s");
     assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
 
     // As many puts as rounds: each had its 500 records in flight at once.
@@ -92,8 +102,8 @@ async fn beside_a_record_of_5_s_the_other_499_are_confirmed_within_100_ms() -> R
         .iter()
         .find(|line| line["message"] == "null sink closed");
     let closed = closed.context("no sink was closed")?;
-    assert_eq!(closed["records"], (WARM_UP + ROUNDS) * CHUNK, "{closed}");
-    assert_eq!(closed["puts"], WARM_UP + ROUNDS, "{closed}");
+    assert_eq!(closed["records"], ALL_ROUNDS * CHUNK, "{closed}");
+    assert_eq!(closed["puts"], ALL_ROUNDS, "{closed}");
     Ok(())
 }
 

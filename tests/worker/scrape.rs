@@ -20,6 +20,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 const ACCEPTED: &str = "kafka_connect_sink_task_sink_record_acknowledge_total";
 const SETTLEMENT: &str = "sluice_settlement_seconds";
 const TRICKLE: usize = 40;
+/// `fetch.max.wait.ms`, in seconds.
+const FETCH_WAIT: f64 = 0.5;
 const INSTALL: &str = "install Debian's package prometheus, as ./test setup does";
 
 fn check_by_promtool(text: &str) -> Result<()> {
@@ -125,6 +127,11 @@ async fn prometheus_scrapes_a_worker_and_settlements_are_quick_when_it_is_idle()
         .await?;
     let spread = text.lines().filter(|line| line.starts_with(SETTLEMENT));
     let spread = spread.collect::<Vec<_>>().join("\n");
-    assert!(median < 0.010, "a settlement took {median} s:\n{spread}");
+    // Behind the next fetch, which waits for records that do not come, it would
+    // take as long as that.
+    assert!(
+        median < FETCH_WAIT / 5.0,
+        "a settlement took {median} s:\n{spread}"
+    );
     Ok(())
 }
