@@ -16,7 +16,8 @@ const STATES: &str = "__share_group_state";
 const PATIENCE_MS: &str = "120000";
 const ARCHIVED: i64 = 4;
 
-pub async fn read(servers: &str, group: &str) -> Result<BrokerBooks> {
+/// Of each of these groups.
+pub async fn read(servers: &str, groups: &[String]) -> Result<Vec<BrokerBooks>> {
     let states = read_topic(servers, STATES).await?.len();
     let count = states.to_string();
     let arguments = [
@@ -33,7 +34,8 @@ pub async fn read(servers: &str, group: &str) -> Result<BrokerBooks> {
         PATIENCE_MS,
     ];
     let printed = run_tool(CONSOLE_CONSUMER, &arguments).await?;
-    parse(&printed, states, group)
+    let groups = groups.iter();
+    groups.map(|group| parse(&printed, states, group)).collect()
 }
 
 /// What was printed of so many states.

@@ -1,13 +1,12 @@
 //! The workers of a run, over all their lives.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use reqwest::{Method, StatusCode};
-use serde_json::{Value, json};
 use sluice_test_support::kafka::Kafka;
 use sluice_test_support::process::Signal;
 use sluice_test_support::wait::eventually;
@@ -15,48 +14,23 @@ use sluice_test_support::worker::WorkerOptions;
 use tempfile::TempDir;
 use tokio::time::{Instant, timeout};
 
-use super::PutAside;
-use super::cluster::{LETTERS, PARTITIONS, TOPIC};
-use super::fate::{add_rules, latency_us};
+use super::cluster::TOPIC;
+use super::connectors::{Role, connector, connector_of, in_flight_limit};
+use super::endpoint::Endpoint;
 use super::footprint::Footprint;
 use super::life::Life;
 use super::run::Setting;
-use super::schedule::{LOCK, TASKS, VETERAN, WORKERS};
+use super::schedule::{VETERAN, WORKERS};
 use super::verdict::Delivery;
 use crate::api::Api;
 use crate::history::number;
 use crate::stage::BINARY;
 
-pub const GROUP: &str = "share-chaos";
-pub const DELIVERY_LIMIT: u16 = 10;
-/// `share.max.in.flight.records`.
-const WINDOW: u64 = 200;
-/// Of the producer, in records.
-pub const BATCH: &str = "20";
 const START: Duration = Duration::from_secs(60);
 const END: Duration = Duration::from_secs(30);
 const ANSWER: Duration = Duration::from_secs(10);
 /// Exit codes of a worker that drained, and of one that had to release.
 const ENDS: [i32; 2] = [0, 75];
-
-/// A batch of each partition.
-pub fn beyond_window() -> Result<u64> {
-    Ok(BATCH.parse::<u64>()? * u64::try_from(PARTITIONS)?)
-}
-
-/// Its window, and what may come beyond it.
-pub fn in_flight_limit() -> Result<u64> {
-    Ok(WINDOW + beyond_window()?)
-}
-
-/// Each worker's has another name, so that letters tell who wrote them.
-fn connector_of(worker: usize) -> String {
-    format!("{TOPIC}-{worker}")
-}
-
-pub fn worker_of(connector: &str) -> Option<usize> {
-    (0..WORKERS).find(|worker| connector_of(*worker) == connector)
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -68,8 +42,8 @@ enum State {
 }
 
 pub struct Cast {
-    seed: u64,
-    put_aside: PutAside,
+    setting: Setting,
+    endpoint: Endpoint,
     kafka: Arc<Kafka>,
     /// A copy: a build while the run goes on would take the original away, and
     /// workers would start as others than they ended.
@@ -87,8 +61,8 @@ impl Cast {
         let binary = folder.path().join("sluice");
         std::fs::copy(BINARY, &binary)?;
         let mut cast = Self {
-            seed: setting.seed,
-            put_aside: setting.put_aside,
+            setting: setting.clone(),
+            endpoint: Endpoint::start(folder.path()).await?,
             kafka,
             binary,
             folder,
@@ -127,11 +101,16 @@ impl Cast {
         }
         let number = self.lives[worker].len();
         let file = self.folder.path().join(format!("{worker}-{number}.txt"));
+        let role = Role {
+            worker,
+            life: number,
+            file: &file,
+        };
         let options = WorkerOptions::new(&self.binary)
             .property("bootstrap.servers", self.servers(worker)?)
             .property("log.format", "json")
             .property("status.log.interval.ms", "100")
-            .connector(TOPIC, &self.connector(worker, number, &file));
+            .connector(TOPIC, &connector(&self.setting, &self.endpoint, &role)?);
         self.lives[worker].push(Life::begin(&options, file)?);
         self.states[worker] = State::Runs;
         Ok(true)
@@ -142,33 +121,6 @@ impl Cast {
             VETERAN => self.kafka.proxied_bootstrap_servers(),
             _ => Ok(self.kafka.bootstrap_servers()),
         }
-    }
-
-    fn connector(&self, worker: usize, life: usize, file: &Path) -> Value {
-        let mut connector = json!({
-            "name": connector_of(worker),
-            "connector.class": "null",
-            "topics": TOPIC,
-            "tasks.max": TASKS.to_string(),
-            "key.converter": "org.apache.kafka.connect.storage.StringConverter",
-            "value.converter": "org.apache.kafka.connect.storage.StringConverter",
-            "consumer.override.group.protocol": "share",
-            "record.file": file,
-            "record.latency.us": latency_us(self.seed, worker, life).to_string(),
-            "max.put.records": "50",
-            "share.group.id": GROUP,
-            "share.max.in.flight.records": WINDOW.to_string(),
-            "share.record.lock.duration.ms": LOCK.as_millis().to_string(),
-            "share.delivery.count.limit": DELIVERY_LIMIT.to_string(),
-        });
-        add_rules(&mut connector);
-        if self.put_aside == PutAside::Letters {
-            connector["errors.deadletterqueue.mode"] = json!("sluice");
-            connector["errors.deadletterqueue.topic.name"] = json!(LETTERS);
-            connector["errors.deadletterqueue.topic.replication.factor"] = json!("1");
-            connector["errors.deadletterqueue.context.headers.enable"] = json!("true");
-        }
-        connector
     }
 
     pub fn kill(&mut self, worker: usize) -> Result<()> {

@@ -18,13 +18,16 @@ pub const SETTLED_WITHIN: Duration = LOCK.saturating_add(LATE);
 const SHORTEST_CALM: Duration = Duration::from_secs(15);
 
 /// A delivery beyond the first, with the one before.
-type Duplicate<'a> = (&'a str, Delivery, Delivery);
+pub type Duplicate<'a> = (&'a str, Delivery, Delivery);
 
 impl Evidence {
     pub fn duplicate_faults(&self) -> Vec<String> {
         [
-            self.unexplained("delivered again without a cause", &self.deliveries),
-            self.unexplained("with one more letter without a cause", &self.letters),
+            self.unexplained("delivered again without a cause", self.delivered_again()),
+            self.unexplained(
+                "with one more letter without a cause",
+                repeated(&self.letters),
+            ),
             self.beyond_in_flight(),
         ]
         .concat()
@@ -63,11 +66,37 @@ impl Evidence {
     }
 
     fn duplicates(&self) -> impl Iterator<Item = Duplicate<'_>> {
-        repeated(&self.deliveries).chain(repeated(&self.letters))
+        let again = self.delivered_again().into_iter();
+        again.chain(repeated(&self.letters))
     }
 
-    fn unexplained(&self, what: &str, all: &BTreeMap<String, Vec<Delivery>>) -> Vec<String> {
-        let unexplained = repeated(all).filter(|duplicate| self.causes(duplicate).is_empty());
+    /// Who parks a record is done with it, as who delivers it; from where it is
+    /// parked it is delivered once more.
+    pub fn delivered_again(&self) -> Vec<Duplicate<'_>> {
+        let mut again = Vec::new();
+        for (id, deliveries) in &self.deliveries {
+            let parkings = self.parkings.get(id).map_or(&[][..], Vec::as_slice);
+            let mut done = [deliveries, parkings].concat();
+            done.sort_by_key(|one| one.until);
+            let mut pairs: Vec<Duplicate<'_>> = pairs(id, &done).collect();
+            for _ in parkings {
+                let without = pairs.iter().position(|pair| self.causes(pair).is_empty());
+                let expected = without.or(pairs.len().checked_sub(1));
+                expected.map(|place| pairs.remove(place));
+            }
+            again.extend(pairs);
+        }
+        again
+    }
+
+    fn unexplained<'a>(
+        &self,
+        what: &str,
+        duplicates: impl IntoIterator<Item = Duplicate<'a>>,
+    ) -> Vec<String> {
+        let unexplained = duplicates
+            .into_iter()
+            .filter(|duplicate| self.causes(duplicate).is_empty());
         told(what, unexplained.map(named))
     }
 
@@ -192,10 +221,13 @@ impl Blame {
 }
 
 pub fn repeated(all: &BTreeMap<String, Vec<Delivery>>) -> impl Iterator<Item = Duplicate<'_>> {
-    all.iter().flat_map(|(id, deliveries)| {
-        let pairs = deliveries.windows(2);
-        pairs.map(|pair| (id.as_str(), pair[0], pair[1]))
-    })
+    all.iter()
+        .flat_map(|(id, deliveries)| pairs(id, deliveries))
+}
+
+/// Each with the one before.
+fn pairs<'a>(id: &'a str, done: &[Delivery]) -> impl Iterator<Item = Duplicate<'a>> {
+    done.windows(2).map(move |pair| (id, pair[0], pair[1]))
 }
 
 fn named((id, first, again): Duplicate<'_>) -> String {

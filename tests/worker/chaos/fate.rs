@@ -8,7 +8,7 @@ use serde_json::Value;
 /// would be taken for one that kills twice.
 const PANIC_EVERY: u64 = 2000;
 /// Longer than half a second, shorter than a lock.
-const SLOW_MS: u64 = 700;
+pub const SLOW_MS: u64 = 700;
 pub const OUTAGE_MS: u64 = 3000;
 /// Two workers that take so long for each record keep up with the load, just.
 const MAX_LATENCY_US: u64 = 20_000;
@@ -88,7 +88,6 @@ pub fn add_rules(connector: &mut Value) {
     set("panic.match", format!("key={},times=1", Fate::Panic.key()));
     set("unavailable.match", format!("key={}", Fate::Outage.key()));
     set("unavailable.ms", OUTAGE_MS.to_string());
-    set("errors.tolerance", "all".to_owned());
 }
 
 #[cfg(test)]

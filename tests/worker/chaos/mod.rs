@@ -1,4 +1,5 @@
-//! Three workers under load, struck by a schedule: kill -9, SIGTERM, frozen for
+//! Three workers under load, into sinks of different kinds, struck by a schedule:
+//! kill -9, SIGTERM, frozen for
 //! longer than their locks, tasks restarted, connections cut, brokers killed and
 //! stopped, the sink away for a while, slow, failing and panicking. Nothing may
 //! be lost, put aside against the plan, or delivered again without a cause, and
@@ -9,7 +10,9 @@
 mod broker_books;
 mod cast;
 mod cluster;
+mod connectors;
 mod duplicates;
+mod endpoint;
 mod fate;
 mod footprint;
 mod life;
@@ -21,6 +24,7 @@ mod verdict;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use connectors::SinkKind::{File, Http, Null};
 use run::Setting;
 
 /// What becomes of records that the sink refuses for good.
@@ -35,11 +39,14 @@ enum PutAside {
 /// The form of every CI run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_whatever_strikes() -> Result<()> {
+    let seed = number("SLUICE_CHAOS_SEED")?.unwrap_or(1);
     let setting = Setting {
-        seed: number("SLUICE_CHAOS_SEED")?.unwrap_or(1),
+        seed,
         length: Duration::from_secs(105),
         nodes: 1,
         put_aside: PutAside::Letters,
+        sinks: [Null, Http, Null],
+        parking: parking(seed),
     };
     run::run(&setting).await
 }
@@ -57,8 +64,15 @@ async fn nothing_is_lost_whatever_strikes_for_minutes() -> Result<()> {
             0 => PutAside::Rejected,
             _ => PutAside::Letters,
         },
+        sinks: [File, Http, Null],
+        parking: parking(seed),
     };
     run::run(&setting).await
+}
+
+/// Whether records are parked that fail for a while at the endpoint.
+const fn parking(seed: u64) -> bool {
+    !seed.is_multiple_of(3)
 }
 
 /// How long the long forms take.

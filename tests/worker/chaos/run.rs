@@ -11,11 +11,14 @@ use tokio::time::{Instant, Interval, interval};
 
 use super::PutAside;
 use super::broker_books;
-use super::cast::{BATCH, Cast, DELIVERY_LIMIT, GROUP, beyond_window, in_flight_limit};
+use super::cast::Cast;
 use super::cluster::{Cluster, TOPIC};
+use super::connectors::{
+    BATCH, DELIVERY_LIMIT, GROUP, SinkKind, beyond_window, in_flight_limit, parked_of,
+};
 use super::duplicates::SETTLED_WITHIN;
 use super::schedule::{Deed, Event, STILL, VETERAN, WORKERS, outage, schedule};
-use super::topics::{letters, logged, records};
+use super::topics::{letters, logged, parkings, records};
 use super::verdict::{Blow, Evidence, Limits, Stretch};
 use crate::load::Load;
 
@@ -27,19 +30,39 @@ const TICK: Duration = Duration::from_millis(25);
 /// restarted.
 const PATIENCE: Duration = Duration::from_secs(180);
 
+#[derive(Clone)]
 pub struct Setting {
     pub seed: u64,
     pub length: Duration,
     pub nodes: usize,
     pub put_aside: PutAside,
+    /// Of each worker.
+    pub sinks: [SinkKind; WORKERS],
+    /// Of what fails at the endpoint.
+    pub parking: bool,
+}
+
+impl Setting {
+    pub fn parks(&self, worker: usize) -> bool {
+        self.parking && self.sinks[worker] == SinkKind::Http
+    }
+
+    fn parkers(&self) -> impl Iterator<Item = usize> {
+        (0..WORKERS).filter(|worker| self.parks(*worker))
+    }
 }
 
 /// Runs it; an error tells all that was wrong.
 pub async fn run(setting: &Setting) -> Result<()> {
     let events = schedule(setting.seed, setting.length, setting.nodes);
     eprintln!(
-        "SLUICE_CHAOS_SEED={} for {:?} with {} brokers, put aside as {:?}:",
-        setting.seed, setting.length, setting.nodes, setting.put_aside
+        "SLUICE_CHAOS_SEED={} for {:?} with {} brokers, put aside as {:?}, into {:?}, parking {}:",
+        setting.seed,
+        setting.length,
+        setting.nodes,
+        setting.put_aside,
+        setting.sinks,
+        setting.parking
     );
     events.iter().for_each(|event| eprintln!("{event}"));
     let mut run = Run::start(setting).await?;
@@ -76,7 +99,7 @@ struct Run {
     clock: Instant,
     /// When the clock began, since 1970.
     began: Duration,
-    put_aside: PutAside,
+    setting: Setting,
     ticks: Interval,
     cluster: Cluster,
     cast: Cast,
@@ -103,7 +126,7 @@ impl Run {
         Ok(Self {
             clock,
             began,
-            put_aside: setting.put_aside,
+            setting: setting.clone(),
             ticks: interval(TICK),
             cluster,
             cast,
@@ -122,9 +145,14 @@ impl Run {
         let load = self.load.take().context("the load is gone")?;
         let produced = self.look_until(load.stop()).await?;
         let kafka = Arc::clone(&self.cluster.kafka);
+        let parked: Vec<String> = self.setting.parkers().map(parked_of).collect();
         let consumed = self.look_until(async move {
             let admin = kafka.admin().await?;
-            admin.wait_until_consumed(GROUP, TOPIC, PATIENCE).await
+            admin.wait_until_consumed(GROUP, TOPIC, PATIENCE).await?;
+            for topic in &parked {
+                admin.wait_until_consumed(topic, topic, PATIENCE).await?;
+            }
+            Ok(())
         });
         let lag = consumed.await.err().map(|error| format!("{error:#}"));
         self.cast.look()?;
@@ -294,6 +322,9 @@ impl Run {
 
     async fn gather(&self, produced: usize, troubles: Vec<String>) -> Result<Evidence> {
         let servers = self.cluster.kafka.bootstrap_servers();
+        let mut groups = vec![GROUP.to_owned()];
+        groups.extend(self.setting.parkers().map(parked_of));
+        let mut books = broker_books::read(servers, &groups).await?;
         Ok(Evidence {
             limits: Limits {
                 workers: WORKERS,
@@ -302,14 +333,17 @@ impl Run {
                 delivery_count: DELIVERY_LIMIT,
             },
             produced,
-            put_aside: self.put_aside,
+            put_aside: self.setting.put_aside,
+            sinks: self.setting.sinks,
             log: logged(servers).await?,
             letters: letters(servers, self.began).await?,
             deliveries: self.cast.deliveries()?,
             blows: self.blows.clone(),
             outages: self.sink_outages.clone(),
             calm: self.calm,
-            broker: broker_books::read(servers, GROUP).await?,
+            parkings: parkings(servers, self.setting.parkers(), self.began).await?,
+            broker: books.remove(0),
+            broker_on_parked: books,
             footprints: self.cast.footprints()?,
             troubles,
         })

@@ -10,12 +10,13 @@ use serde_json::Value;
 use sluice_test_support::consume::{Received, read_topic};
 use sluice_test_support::produce::{NewRecord, json_records};
 
-use super::cast::worker_of;
 use super::cluster::{LETTERS, PARTITIONS, TOPIC};
+use super::connectors::{parked_of, worker_of};
 use super::fate::Fate;
 use super::verdict::{Delivery, Logged};
 
-/// What a letter's time is cut to.
+const PARKED_COUNT: &str = "__sluice.parked.count";
+/// What a record's time is cut to.
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// Records without end, each with the key of its fate; so many of the next
@@ -56,13 +57,39 @@ pub async fn letters(servers: &str, began: Duration) -> Result<BTreeMap<String, 
     Ok(letters)
 }
 
+/// Records that workers have parked, and not parked again: by id, each in the
+/// order of time.
+pub async fn parkings(
+    servers: &str,
+    workers: impl Iterator<Item = usize>,
+    began: Duration,
+) -> Result<BTreeMap<String, Vec<Delivery>>> {
+    let mut parkings = BTreeMap::new();
+    for worker in workers {
+        for parked in read_topic(servers, &parked_of(worker)).await? {
+            if parked.header(PARKED_COUNT).as_deref() == Some("1") {
+                let all = parkings.entry(id(&parked)?).or_insert_with(Vec::new);
+                all.push(at_time(&parked, worker, began)?);
+            }
+        }
+    }
+    let each = parkings.values_mut();
+    each.for_each(|of_one: &mut Vec<Delivery>| of_one.sort_by_key(|one| one.until));
+    Ok(parkings)
+}
+
 fn written(letter: &Received, began: Duration) -> Result<Delivery> {
-    let at = u64::try_from(letter.timestamp.context("no time")?)?;
-    let from = Duration::from_millis(at).saturating_sub(began);
     let connector = letter.header("__connect.errors.connector.name");
     let worker = connector.as_deref().and_then(worker_of);
+    let worker = worker.with_context(|| format!("no worker has connector {connector:?}"))?;
+    at_time(letter, worker, began)
+}
+
+fn at_time(record: &Received, worker: usize, began: Duration) -> Result<Delivery> {
+    let at = u64::try_from(record.timestamp.context("no time")?)?;
+    let from = Duration::from_millis(at).saturating_sub(began);
     Ok(Delivery {
-        worker: worker.with_context(|| format!("no worker has connector {connector:?}"))?,
+        worker,
         from,
         until: from + MILLISECOND,
     })

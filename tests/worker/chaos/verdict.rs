@@ -10,9 +10,11 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use super::PutAside;
+use super::connectors::SinkKind;
 use super::duplicates::repeated;
 use super::fate::Fate;
 use super::footprint::{Footprint, MIB};
+use super::schedule::WORKERS;
 
 const EXAMPLES: usize = 5;
 
@@ -81,17 +83,23 @@ pub struct Evidence {
     /// How many records the producer was told to be in the log.
     pub produced: usize,
     pub put_aside: PutAside,
+    /// Of each worker.
+    pub sinks: [SinkKind; WORKERS],
     pub log: Vec<Logged>,
     /// By id, each in the order of time.
     pub deliveries: BTreeMap<String, Vec<Delivery>>,
     /// Dead letters, likewise.
     pub letters: BTreeMap<String, Vec<Delivery>>,
+    /// When records were parked for the first time, likewise.
+    pub parkings: BTreeMap<String, Vec<Delivery>>,
     pub blows: Vec<Blow>,
     /// When the sink was away.
     pub outages: Vec<Stretch>,
     /// When nothing struck, and all that was struck before had come again.
     pub calm: Option<Stretch>,
     pub broker: BrokerBooks,
+    /// The same of the groups that read parked records.
+    pub broker_on_parked: Vec<BrokerBooks>,
     /// What each life of a worker took.
     pub footprints: Vec<Footprint>,
     /// What else went wrong on the way.
@@ -107,6 +115,7 @@ impl Evidence {
             self.delivery_faults(),
             self.aside_faults(),
             self.book_faults(),
+            self.parking_faults(),
             self.duplicate_faults(),
             self.calm_faults(),
             self.footprint_faults(),
@@ -119,8 +128,8 @@ impl Evidence {
         let in_flight = self.footprints.iter().map(Footprint::most_in_flight).max();
         let (lives, [first, second]) = self.long_lives();
         format!(
-            "{} records, {} refused, {} of them archived and {} with a letter, {} delivered and {} \
-             letters written again after {} blows at {told} records in flight; at most {} \
+            "{} records, {} refused, {} of them archived and {} with a letter, {} parked, {} \
+             delivered and {} letters written again after {} blows at {told} records in flight; at most {} \
              deliveries of {}; in flight at most {} of {}; of {lives} lives longer than a minute \
              resident MiB at most {} in the first half, {} in the second",
             self.log.len(),
@@ -130,7 +139,8 @@ impl Evidence {
                 .count(),
             self.broker.archived.len(),
             self.letters.len(),
-            repeated(&self.deliveries).count(),
+            self.parkings.len(),
+            self.delivered_again().len(),
             repeated(&self.letters).count(),
             self.blows.len(),
             self.broker.highest_delivery_count,
@@ -154,6 +164,7 @@ impl Evidence {
         }
         for (what, known) in [
             ("delivered, but never produced", &self.deliveries),
+            ("parked, but never produced", &self.parkings),
             ("with a letter, but never produced", &self.letters),
         ] {
             let invented = known.keys().filter(|id| !ids.contains(id.as_str()));
@@ -169,12 +180,22 @@ impl Evidence {
             .iter()
             .partition(|record| record.fate == Fate::Reject);
         let lost = others.into_iter().filter(|record| !is_delivered(record));
-        let refused = put_aside.into_iter().filter(is_delivered);
+        let refused = put_aside.into_iter().filter(|record| {
+            let deliveries = self.deliveries.get(&record.id).into_iter().flatten();
+            deliveries
+                .into_iter()
+                .any(|one| !self.takes_all(one.worker))
+        });
         [
             told("lost", lost.map(name)),
             told("delivered, though the sink refused them", refused.map(name)),
         ]
         .concat()
+    }
+
+    /// Whether a worker's sink refuses nothing.
+    fn takes_all(&self, worker: usize) -> bool {
+        self.sinks[worker] == SinkKind::File
     }
 
     /// What is refused is where the setting says, and nothing else is there.
@@ -189,8 +210,10 @@ impl Evidence {
         let by_mistake = log().filter(has_letter);
         let by_mistake = by_mistake.filter(|one| !planned(one, PutAside::Letters));
         let forgotten = log().filter(|one| {
-            planned(one, PutAside::Rejected) && !archived(one)
-                || planned(one, PutAside::Letters) && !has_letter(one)
+            let nowhere = planned(one, PutAside::Rejected) && !archived(one)
+                || planned(one, PutAside::Letters) && !has_letter(one);
+            // What a sink took that should not have is told above.
+            nowhere && !self.deliveries.contains_key(&one.id)
         });
         [
             told("archived by the broker", by_attempts.map(name)),
@@ -229,6 +252,24 @@ impl Evidence {
             faults.push(format!(
                 "{struck} records were in flight at blows, and the broker counts {highest} \
                  delivery of each"
+            ));
+        }
+        faults
+    }
+
+    /// What was parked is delivered from there, and not archived.
+    fn parking_faults(&self) -> Vec<String> {
+        let lost = self.broker_on_parked.iter().flat_map(|books| {
+            let archived = books.archived.iter();
+            archived.map(|(partition, offset)| format!("{partition}@{offset}"))
+        });
+        let mut faults = told("parked records archived by the broker", lost);
+        let counts = self.broker_on_parked.iter();
+        let highest = counts.map(|it| it.highest_delivery_count).max();
+        let limit = self.limits.delivery_count;
+        if highest >= Some(limit) {
+            faults.push(format!(
+                "a parked record was delivered {highest:?} times of {limit}"
             ));
         }
         faults

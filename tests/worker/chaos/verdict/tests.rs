@@ -1,6 +1,7 @@
 //! The verdict goes red for each promise that is broken.
 
 use super::*;
+use crate::chaos::connectors::SinkKind::{File, Http, Null};
 use crate::chaos::footprint::Credit;
 
 const fn ms(ms: u64) -> Duration {
@@ -57,7 +58,10 @@ fn kept() -> Evidence {
         },
         produced: 10,
         put_aside: PutAside::Rejected,
+        sinks: [Null, Http, File],
         letters: BTreeMap::new(),
+        parkings: BTreeMap::new(),
+        broker_on_parked: vec![BrokerBooks::default()],
         deliveries: deliveries.collect(),
         log,
         blows: Vec::new(),
@@ -415,4 +419,68 @@ fn a_letter_that_was_written_again_is_explained_as_a_delivery_is() {
         told.contains("1 with one more letter without a cause: id-9"),
         "{told}"
     );
+}
+
+#[test]
+fn a_sink_that_refuses_nothing_may_take_what_others_refuse() {
+    let taken_by = |worker| {
+        faults(|evidence| {
+            evidence.broker.archived.clear();
+            let taken = vec![delivery(worker, 30_000)];
+            evidence.deliveries.insert("id-9".to_owned(), taken);
+        })
+    };
+    assert_eq!(taken_by(2), "");
+    assert!(taken_by(1).contains("though the sink refused"));
+}
+
+/// A record that worker 1 parked at that time, and that was delivered at these.
+fn parked(at: u64, deliveries: &[Delivery], blows: &[Blow]) -> String {
+    faults(|evidence| {
+        let parkings = vec![delivery(1, at)];
+        evidence.parkings.insert("id-1".to_owned(), parkings);
+        let deliveries = deliveries.to_vec();
+        evidence.deliveries.insert("id-1".to_owned(), deliveries);
+        evidence.blows = blows.to_vec();
+    })
+}
+
+#[test]
+fn a_parked_record_is_delivered_once_from_where_it_lies() {
+    let (copy, again) = (delivery(1, 25_000), delivery(1, 26_000));
+    assert_eq!(parked(20_000, &[copy], &[]), "");
+    let told = parked(20_000, &[copy, again], &[]);
+    assert!(told.contains("without a cause: id-1"), "{told}");
+    let struck = [blow(Some(1), 25_100, 25_100)];
+    assert_eq!(parked(20_000, &[copy, again], &struck), "");
+    assert_eq!(parked(51_000, &[delivery(1, 55_000)], &[]), "", "calm");
+}
+
+#[test]
+fn who_was_struck_when_it_parked_a_record_explains_that_another_delivers_it() {
+    let deliveries = [delivery(0, 21_000), delivery(1, 25_000)];
+    assert_eq!(
+        parked(20_000, &deliveries, &[blow(Some(1), 20_100, 20_100)]),
+        ""
+    );
+    for blows in [&[][..], &[blow(Some(0), 10_000, 10_000)]] {
+        let told = parked(20_000, &deliveries, blows);
+        assert!(told.contains("without a cause: id-1"), "{told}");
+    }
+}
+
+#[test]
+fn a_parked_record_that_is_lost_or_archived_is_a_fault() {
+    let told = faults(|evidence| {
+        let parkings = vec![delivery(1, 20_000)];
+        evidence.parkings.insert("id-1".to_owned(), parkings);
+        evidence.deliveries.remove("id-1");
+    });
+    assert!(told.contains("1 lost: id-1"), "{told}");
+    let told = faults(|evidence| {
+        evidence.broker_on_parked[0].archived.insert((0, 3));
+    });
+    assert_eq!(told, "1 parked records archived by the broker: 0@3");
+    let told = faults(|evidence| evidence.broker_on_parked[0].highest_delivery_count = 10);
+    assert!(told.contains("a parked record was delivered"), "{told}");
 }
