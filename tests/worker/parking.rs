@@ -283,6 +283,16 @@ fn check_flow(without: &Flow, with: &Flow) {
     assert!(with.longest_gap < 3 * without.longest_gap + GAP, "{told}");
 }
 
+#[test]
+#[should_panic(expected = "longest gap")]
+fn a_stall_that_a_long_run_makes_good_is_a_fault() {
+    let flow = |per_second, seconds| Flow {
+        per_second,
+        longest_gap: Duration::from_secs(seconds),
+    };
+    check_flow(&flow(350.0, 1), &flow(320.0, 30));
+}
+
 /// Each try of the first record, and the one that was taken: as if it had
 /// never been parked.
 fn check_arrival(stage: &Stage, endpoint: &Endpoint) -> Result<()> {
