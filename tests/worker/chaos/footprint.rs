@@ -6,8 +6,9 @@ use std::time::Duration;
 pub const MIB: u64 = 1 << 20;
 /// A life that is shorter has seen too little to be judged by its memory.
 const LONG_LIFE: Duration = Duration::from_secs(60);
-/// How much more memory the second half of a life may take than the first. A
-/// record that is never let go of, each some hundred bytes, would be seen.
+/// How much more memory the second half of a life may take than the first: what
+/// blows and their repair leave behind may not pile up. A run has too few records
+/// for a leak of some bytes of each to show; that is `crate::memory`'s part.
 const MEMORY_SLACK: u64 = 8 * MIB;
 
 /// What a status line says of the credit.
