@@ -46,6 +46,11 @@ const SAID: &str = "said-by-the-endpoint";
 const CLIENT: &str = "no-secret & shown";
 
 const LETTERS: &str = "headers of dead letters";
+const PARKED: &str = "headers of parked records";
+
+/// What an endpoint takes for other records, while one keeps failing beside
+/// them.
+const LATENCY: Duration = Duration::from_millis(100);
 
 /// All that came, as an endpoint with a talkative error repeats it.
 fn repeated(arrival: &Arrival) -> String {
@@ -72,6 +77,9 @@ fn talkative(arrival: &Arrival) -> Reply {
     }
     match (arrival.attempt, text.contains("id-000007")) {
         _ if path.starts_with("/no-token") => failure(401),
+        // Parked, as others are taken meanwhile.
+        (0..=2, true) if path.starts_with("/lot") => failure(500),
+        _ if path.starts_with("/lot") => Reply::After(LATENCY, Box::new(Reply::ok())),
         // A connector that fails, or puts these aside.
         (_, true) if path.starts_with("/bearer") => Reply::body(400, repeated_in_json(arrival)),
         (_, true) if path.starts_with("/basic") => failure(400),
@@ -105,11 +113,10 @@ fn letters_of(stage: &Stage) -> String {
     format!("dlq.{}", stage.name)
 }
 
-/// What dead letters tell beside their records.
-async fn headers_of_letters(stage: &Stage) -> Result<String> {
-    let servers = stage.kafka.bootstrap_servers();
-    let letters = read_topic(servers, &letters_of(stage)).await?;
-    let headers = letters.into_iter().flat_map(|letter| letter.headers);
+/// What dead letters, or parked records, tell beside what they were.
+async fn headers_in(stage: &Stage, topic: &str) -> Result<String> {
+    let records = read_topic(stage.kafka.bootstrap_servers(), topic).await?;
+    let headers = records.into_iter().flat_map(|record| record.headers);
     let told = headers.map(|(name, value)| {
         let value = value.unwrap_or_default();
         format!("{name}: {}\n", String::from_utf8_lossy(&value))
@@ -118,7 +125,7 @@ async fn headers_of_letters(stage: &Stage) -> Result<String> {
 }
 
 /// Credentials of each kind.
-fn hooks(stage: &Stage, receiver: &Receiver) -> [(String, Value); 4] {
+fn hooks(stage: &Stage, receiver: &Receiver) -> [(String, Value); 5] {
     let hook = |kind, settings: Value| hook(stage, receiver, kind, &settings);
     let token_url = |path: &str| receiver.url(&format!("{path}?sig={SIGNATURE}"));
     [
@@ -160,6 +167,18 @@ fn hooks(stage: &Stage, receiver: &Receiver) -> [(String, Value); 4] {
                 "oauth2.client.id": "sluice",
                 "oauth2.client.secret": CLIENT_SECRET,
                 "oauth2.client.authorization.mode": "url",
+            }),
+        ),
+        hook(
+            "lot",
+            json!({
+                "http.authorization.type": "static",
+                "http.headers.authorization": format!("Bearer {BEARER}"),
+                "max.put.records": "1",
+                "errors.retry.delay.max.ms": "100",
+                "share.park.after.ms": "0",
+                "share.park.backoff.ms": "500",
+                "share.park.topic.replication.factor": "1",
             }),
         ),
     ]
@@ -222,7 +241,7 @@ async fn an_endpoint_that_repeats_what_it_got_makes_no_output_show_a_secret() ->
     }
     let worker = Worker::start(&options)?;
     let api = Api::of(&worker).await?;
-    let [basic, bearer, oauth, form] = hooks.each_ref().map(|(name, _)| name.as_str());
+    let [basic, bearer, oauth, form, lot] = hooks.each_ref().map(|(name, _)| name.as_str());
     let failed = |status: &Value| status["connector"]["state"] == "FAILED";
     let waits = |status: &Value| status.to_string().contains("no OAuth2 token");
     // Those that are put aside count as rejected.
@@ -232,18 +251,22 @@ async fn an_endpoint_that_repeats_what_it_got_makes_no_output_show_a_secret() ->
     told(&api, oauth, accepted(RECORDS)).await?;
     let waiting = told(&api, form, waits).await?;
     told(&api, &name, accepted(RECORDS)).await?;
-    let mut surfaces = Surfaces::of(&worker, &[basic, bearer, oauth, form, &name], &env).await?;
+    told(&api, lot, accepted(RECORDS)).await?;
+    let all = [basic, bearer, oauth, form, lot, &name];
+    let mut surfaces = Surfaces::of(&worker, &all, &env).await?;
     // A task that tries again has no cause for that while.
     surfaces.add("a task that waits", waiting.to_string());
     worker.stop(MINUTE).await?;
     surfaces.printed(&worker)?;
-    surfaces.add(LETTERS, headers_of_letters(&stage).await?);
+    surfaces.add(LETTERS, headers_in(&stage, &letters_of(&stage)).await?);
+    let parked = format!("share-{lot}-parked");
+    surfaces.add(PARKED, headers_in(&stage, &parked).await?);
     every_secret_was_sent(&receiver)?;
 
     surfaces.hide(&HTTP_SECRETS)?;
     let of = |name: &str, end: &str| format!("GET /connectors/{name}{end}");
     let shown = receiver.url("/[hidden]");
-    for name in [basic, bearer, oauth, form, &name] {
+    for name in all {
         let (info, config) = (of(name, ""), of(name, "/config"));
         let places = [info.as_str(), &config, "sluice check"];
         surfaces.show(&shown, &[&places[..], &[VALIDATE]].concat())?;
@@ -258,6 +281,7 @@ async fn an_endpoint_that_repeats_what_it_got_makes_no_output_show_a_secret() ->
             ],
         )?;
     }
+    surfaces.show(&stage.name, &[PARKED])?;
     // What the endpoint said is told; only its secrets are not.
     let of_bearer = of(bearer, "/status");
     let places = [
