@@ -1,9 +1,8 @@
 //! Three workers under load, into sinks of different kinds, struck by a schedule:
-//! kill -9, SIGTERM, frozen for
-//! longer than their locks, tasks restarted, connections cut, brokers killed and
-//! stopped, the sink away for a while, slow, failing and panicking. Nothing may
-//! be lost, put aside against the plan, or delivered again without a cause, and
-//! no worker may take more than its share.
+//! kill -9, SIGTERM, frozen for longer than their locks, tasks restarted,
+//! connections cut, brokers killed and stopped, the sink away for a while, slow,
+//! failing and panicking. Nothing may be lost, put aside against the plan, or
+//! delivered again without a cause, and no worker may take more than its share.
 //!
 //! `SLUICE_CHAOS_SEED` runs a schedule again.
 
