@@ -15,11 +15,10 @@ use tempfile::TempDir;
 use tokio::time::{Instant, timeout};
 
 use super::cluster::TOPIC;
-use super::connectors::{Role, connector, connector_of, in_flight_limit};
+use super::connectors::{Role, Setting, connector, connector_of, in_flight_limit};
 use super::endpoint::Endpoint;
 use super::footprint::Footprint;
 use super::life::Life;
-use super::run::Setting;
 use super::schedule::{VETERAN, WORKERS};
 use super::verdict::Delivery;
 use crate::api::Api;

@@ -2,6 +2,7 @@
 //! of another kind.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -10,7 +11,6 @@ use super::PutAside;
 use super::cluster::{LETTERS, PARTITIONS, TOPIC};
 use super::endpoint::Endpoint;
 use super::fate::{add_rules, latency_us};
-use super::run::Setting;
 use super::schedule::{LOCK, TASKS, WORKERS};
 
 pub const GROUP: &str = "share-chaos";
@@ -56,6 +56,28 @@ pub enum SinkKind {
     /// Buffers: what it has written is settled when it is flushed. It knows of
     /// no plan, and takes what others refuse.
     File,
+}
+
+#[derive(Clone)]
+pub struct Setting {
+    pub seed: u64,
+    pub length: Duration,
+    pub nodes: usize,
+    pub put_aside: PutAside,
+    /// Of each worker.
+    pub sinks: [SinkKind; WORKERS],
+    /// Of what fails at the endpoint.
+    pub parking: bool,
+}
+
+impl Setting {
+    pub fn parks(&self, worker: usize) -> bool {
+        self.parking && self.sinks[worker] == SinkKind::Http
+    }
+
+    pub fn parkers(&self) -> impl Iterator<Item = usize> {
+        (0..WORKERS).filter(|worker| self.parks(*worker))
+    }
 }
 
 /// A life of a worker.

@@ -23,8 +23,8 @@ mod verdict;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use connectors::Setting;
 use connectors::SinkKind::{File, Http, Null};
-use run::Setting;
 
 /// What becomes of records that the sink refuses for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
