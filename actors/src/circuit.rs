@@ -1,11 +1,15 @@
 //! Whether a connector's sink takes records at all. Pure; the time is passed
 //! in.
 //!
-//! Closed, all tasks put. A put that finds the sink unavailable opens it: no
-//! put begins until the sink has rested, then one task alone probes. The answer
+//! Closed, all tasks put. A put that finds the sink unavailable opens it, and
+//! so do puts that hang one after the other: no put begins until the sink has rested, then one task alone probes. The answer
 //! of anyone closes it, also of a put that was under way, and the tasks come
 //! back one more with each answer, so that a sink that has just come back is
 //! not run over.
+//!
+//! Many records that fail one after the other are an outage too. Each has a
+//! back-off of its own, so they are tried on as before, and a sink that takes
+//! one now and then is not kept from it; but no more are fetched.
 //!
 //! A sink may be unavailable to one task only. That one rests by itself, ever
 //! longer, and from its second failure in a row on the others go on.
@@ -25,6 +29,8 @@ use crate::retry::RetryPolicy;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Closed,
+    /// All put what is in hand, in vain so far.
+    Holding,
     /// Nobody puts until then.
     Open {
         until: Instant,
@@ -43,6 +49,36 @@ enum State {
 pub struct Outage {
     pub cause: Cause,
     pub since: Instant,
+}
+
+/// What there is in a row, while nothing is delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Vain {
+    Records(usize),
+    /// That took too long.
+    Puts(usize),
+}
+
+impl Vain {
+    fn told(self, cause: &Cause) -> Cause {
+        let what = match self {
+            Self::Records(records) => format!("{records} records and more failed in a row"),
+            Self::Puts(puts) => {
+                format!("{puts} puts in a row took longer than share.delivery.timeout.ms")
+            }
+        };
+        cause.behind(&format!("{what}, none was delivered since"))
+    }
+}
+
+/// An outage that no put has told of as such. The records in hand may be to
+/// blame, all of them, so that others are let in: one, ever later.
+#[derive(Clone, Copy, Debug)]
+struct InVain {
+    vain: Vain,
+    limit: usize,
+    let_in: u32,
+    next_at: Instant,
 }
 
 /// A put that a task may begin.
@@ -80,6 +116,7 @@ pub struct Circuit {
     policy: RetryPolicy,
     /// Refusals in a row that (re)opened it, until it is wholly closed.
     failures: u32,
+    in_vain: Option<InVain>,
     /// Refusals in a row of tasks while the sink took records of others.
     ill: AHashMap<u32, u32>,
     outage: Option<Outage>,
@@ -95,6 +132,7 @@ impl Circuit {
             tasks,
             policy,
             failures: 0,
+            in_vain: None,
             ill: AHashMap::new(),
             outage: None,
             outages: 0,
@@ -121,19 +159,27 @@ impl Circuit {
     /// How many records may be open, if so few that it matters, while so many
     /// are: in an outage none is fetched, but for a probe when all that is in
     /// hand has been tried. The sink may refuse those alone.
-    pub(crate) const fn bound(&self, open: usize) -> Option<usize> {
-        match (&self.outage, self.failures as usize > open) {
-            (None, _) => None,
-            (Some(_), true) => Some(open + 1),
-            (Some(_), false) => Some(0),
+    pub(crate) fn bound(&mut self, open: usize, now: Instant) -> Option<usize> {
+        self.outage.as_ref()?;
+        let Some(in_vain) = &mut self.in_vain else {
+            let all_tried = self.failures as usize > open;
+            return Some(if all_tried { open + 1 } else { 0 });
+        };
+        if in_vain.next_at <= now {
+            in_vain.let_in += 1;
+            in_vain.limit = open + 1;
+            in_vain.next_at = now + self.policy.delay(in_vain.let_in, 1.0);
         }
+        Some(in_vain.limit)
     }
 
     /// When somebody may probe, if nobody does.
     pub(crate) const fn next_probe(&self) -> Option<Instant> {
         match self.state {
             State::Open { until } => Some(until),
-            State::Closed | State::Probing { .. } | State::Recovering { .. } => None,
+            State::Closed | State::Holding | State::Probing { .. } | State::Recovering { .. } => {
+                None
+            }
         }
     }
 
@@ -151,7 +197,7 @@ impl Circuit {
             self.state = State::Open { until: now };
         }
         match self.state {
-            State::Closed => Some(Permit::Put),
+            State::Closed | State::Holding => Some(Permit::Put),
             State::Open { until } => (until <= now).then_some(Permit::Probe),
             State::Probing { .. } => None,
             State::Recovering { tasks } => (others() < tasks).then_some(Permit::Put),
@@ -168,7 +214,7 @@ impl Circuit {
     /// Whether a put that was permitted may still begin.
     pub(crate) const fn admits(&self, lease: u32) -> bool {
         match self.state {
-            State::Closed | State::Recovering { .. } => true,
+            State::Closed | State::Holding | State::Recovering { .. } => true,
             State::Open { .. } => false,
             State::Probing { lease: probe } => probe == lease,
         }
@@ -184,32 +230,83 @@ impl Circuit {
             // An outage that is known; its probes tell when it is over.
             State::Open { .. } => {}
             State::Probing { lease } if !refusal.leases.contains(&lease) => {}
-            State::Probing { .. } => self.open(refusal, now, jitter),
-            State::Closed | State::Recovering { .. } => {
+            State::Probing { .. } => self.open(refusal.cause, refusal.lasts, now, jitter),
+            State::Closed | State::Holding | State::Recovering { .. } => {
                 let times = self.ill.entry(refusal.task).or_default();
                 *times += 1;
                 refused.rest = self.policy.rest(refusal.lasts, *times, jitter);
                 if *times == 1 {
-                    refused.has_opened = true;
-                    self.outages += 1;
-                    self.open(refusal, now, jitter);
+                    refused.has_opened = self.outage.is_none();
+                    self.in_vain = None;
+                    self.open(refusal.cause, refusal.lasts, now, jitter);
                 }
             }
         }
         refused
     }
 
-    fn open(&mut self, refusal: &Refusal<'_>, now: Instant, jitter: f64) {
+    /// So much came to nothing in a row. Returns why the sink counts as
+    /// unavailable, if that is new.
+    pub(crate) fn in_vain(
+        &mut self,
+        vain: Vain,
+        cause: &Cause,
+        now: Instant,
+        jitter: f64,
+    ) -> Option<Cause> {
+        if matches!(self.state, State::Open { .. } | State::Probing { .. }) {
+            return None;
+        }
+        let is_new = self.outage.is_none();
+        let in_vain = InVain {
+            vain,
+            limit: 0,
+            let_in: 0,
+            next_at: now + self.policy.delay(1, jitter),
+        };
+        self.in_vain.get_or_insert(in_vain).vain = vain;
+        match vain {
+            Vain::Records(_) => {
+                self.state = State::Holding;
+                self.begin(cause, now);
+            }
+            Vain::Puts(_) => self.open(cause, None, now, jitter),
+        }
+        let outage = self.outage.as_ref().filter(|_| is_new);
+        outage.map(|outage| outage.cause.clone())
+    }
+
+    /// These puts came to nothing, for a reason that may pass. It keeps an
+    /// outage going when they were to tell whether it is over.
+    pub(crate) fn failed(&mut self, leases: &[u32], cause: &Cause, now: Instant, jitter: f64) {
+        if let State::Probing { lease } = self.state
+            && leases.contains(&lease)
+        {
+            self.open(cause, None, now, jitter);
+        }
+    }
+
+    fn open(&mut self, cause: &Cause, lasts: Option<Duration>, now: Instant, jitter: f64) {
         self.failures += 1;
-        let rest = self.policy.rest(refusal.lasts, self.failures, jitter);
+        let rest = self.policy.rest(lasts, self.failures, jitter);
         // As good as for ever, if the sum is beyond all clocks.
         let until = now.checked_add(rest).unwrap_or(now + LONGEST_REST);
         self.state = State::Open { until };
-        let since = self.outage.as_ref().map_or(now, |outage| outage.since);
-        self.outage = Some(Outage {
-            cause: refusal.cause.clone(),
-            since,
-        });
+        self.begin(cause, now);
+    }
+
+    /// An outage, which may go on already.
+    fn begin(&mut self, cause: &Cause, now: Instant) {
+        let cause = match self.in_vain {
+            Some(in_vain) => in_vain.vain.told(cause),
+            None => cause.clone(),
+        };
+        if let Some(outage) = &mut self.outage {
+            outage.cause = cause;
+        } else {
+            self.outages += 1;
+            self.outage = Some(Outage { cause, since: now });
+        }
     }
 
     /// The sink has answered for what this task put. Returns how long the
@@ -218,6 +315,8 @@ impl Circuit {
         self.ill.remove(&task);
         let tasks = match self.state {
             State::Closed => return None,
+            // They never left.
+            State::Holding => self.tasks,
             State::Open { .. } | State::Probing { .. } => 2,
             State::Recovering { tasks } => tasks + 1,
         };
@@ -226,6 +325,7 @@ impl Circuit {
             self.state = State::Closed;
             self.failures = 0;
         }
+        self.in_vain = None;
         let outage = self.outage.take()?;
         Some(now.saturating_duration_since(outage.since))
     }
@@ -285,6 +385,14 @@ mod tests {
             self.circuit.refused(&refusal, self.now, 1.0)
         }
 
+        fn in_vain(&mut self, vain: Vain) -> Option<Cause> {
+            self.circuit.in_vain(vain, &"busy".into(), self.now, 1.0)
+        }
+
+        fn bound(&mut self, open: usize) -> Option<usize> {
+            self.circuit.bound(open, self.now)
+        }
+
         fn answer(&mut self, task: u32) -> Option<Duration> {
             self.circuit.answered(task, self.now)
         }
@@ -328,19 +436,83 @@ mod tests {
     }
 
     #[test]
+    fn records_in_vain_are_an_outage_in_which_they_are_tried_on() {
+        let mut tried = Tried::new();
+        let told = tried.in_vain(Vain::Records(16)).unwrap();
+        let words = "16 records and more failed in a row, none was delivered since: busy";
+        assert_eq!(&*told, words);
+        assert_eq!(tried.in_vain(Vain::Records(16)), None, "known");
+        assert_eq!(tried.permit(3), Some(Permit::Put));
+        assert!(tried.circuit.admits(1) && !tried.circuit.is_closed());
+        assert_eq!(tried.circuit.outages(), 1);
+        tried.wait(1000);
+        assert_eq!(tried.answer(1), Some(Duration::from_secs(1)));
+        assert!(tried.circuit.is_closed(), "at once");
+    }
+
+    #[test]
+    fn in_an_outage_that_records_tell_of_others_are_let_in_ever_later() {
+        let mut tried = Tried::new();
+        tried.in_vain(Vain::Records(16));
+        let mut open = 20;
+        let mut let_in = Vec::new();
+        for at in (0..10_000).step_by(100) {
+            if tried.circuit.bound(open, tried.now) > Some(open) {
+                open += 1;
+                let_in.push(at);
+            }
+            tried.wait(100);
+        }
+        assert_eq!(let_in, [300, 600, 1200, 2400, 4800, 9600]);
+    }
+
+    #[test]
+    fn puts_that_hang_leave_it_to_one_probe_and_failed_ones_keep_it_open() {
+        let mut tried = Tried::new();
+        tried.in_vain(Vain::Records(16));
+        assert_eq!(tried.in_vain(Vain::Puts(8)), None, "the same outage");
+        let busy = Cause::from("busy");
+        let mut rests = Vec::new();
+        for lease in 1..4 {
+            let due = tried.circuit.next_probe().unwrap();
+            tried.now = due;
+            assert_eq!(tried.permit(0), Some(Permit::Probe));
+            tried.circuit.probe(lease);
+            tried.circuit.failed(&[lease + 7], &busy, tried.now, 1.0);
+            assert_eq!(tried.circuit.next_probe(), None, "not its answer");
+            tried.circuit.failed(&[lease], &busy, tried.now, 1.0);
+            rests.push((tried.circuit.next_probe().unwrap() - due).as_millis());
+        }
+        assert_eq!(rests, [600, 1200, 2400]);
+        assert_eq!(tried.circuit.outages(), 1);
+        assert!(tried.answer(1).is_some());
+        assert!(tried.in_vain(Vain::Puts(8)).is_some(), "another one");
+    }
+
+    #[test]
+    fn a_sink_that_says_that_it_is_unavailable_is_probed_then() {
+        let mut tried = Tried::new();
+        tried.in_vain(Vain::Records(16));
+        assert!(!tried.refuse(0, 1, None).has_opened, "the same outage");
+        assert_eq!(tried.permit(0), None);
+        assert_eq!(&*tried.circuit.outage().unwrap().cause, "down");
+        assert_eq!(tried.circuit.outages(), 1);
+    }
+
+    #[test]
     fn nothing_is_fetched_until_all_in_hand_was_tried_in_vain() {
         let mut tried = Tried::new();
-        assert_eq!(tried.circuit.bound(3), None);
+        assert_eq!(tried.bound(3), None);
         tried.refuse(0, 1, None);
-        assert_eq!(tried.circuit.bound(3), Some(0));
-        assert_eq!(tried.circuit.bound(0), Some(1), "a probe needs one");
+        assert_eq!(tried.bound(3), Some(0));
+        assert_eq!(tried.bound(0), Some(1), "a probe needs one");
         for (lease, bound) in [(2, 0), (3, 0), (4, 4)] {
             tried.fail_probe(lease);
-            assert_eq!(tried.circuit.bound(3), Some(bound));
+            assert_eq!(tried.bound(3), Some(bound));
         }
-        assert_eq!(tried.circuit.bound(4), Some(0), "one for each probe");
+        assert_eq!(tried.bound(4), Some(0), "one for each probe");
         tried.answer(1);
-        assert_eq!(tried.circuit.bound(3), None);
+        assert_eq!(tried.bound(3), None);
     }
 
     #[test]

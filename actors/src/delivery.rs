@@ -92,7 +92,11 @@ impl DeliveryLinks {
                 self.circuit.answered(&self.connector, self.task);
                 return None;
             }
-            Err(SinkError::Retry(_) | SinkError::Fatal(_)) => {
+            Err(SinkError::Retry(cause)) => {
+                self.circuit.failed(leases, cause);
+                return None;
+            }
+            Err(SinkError::Fatal(_)) => {
                 self.circuit.undecided(leases);
                 return None;
             }

@@ -87,6 +87,7 @@ impl Poller {
                 finished: books.finished() - self.finished,
                 queued,
                 // Parked ones wait for their time, not for a task.
+                waiting: books.queue().waiting().saturating_sub(open_parked),
                 open: ledger.open().saturating_sub(open_parked),
                 starved: self.links.books.idle_tasks() > 0 && queued == 0,
             },
@@ -113,7 +114,7 @@ impl Poller {
         let (books, kill) = (Arc::clone(&self.links.books), self.links.kill.clone());
         let closed = || is_clogged || !books.is_polling() || kill.is_dead();
         let bound = books.circuit().bound(seen.open);
-        let records = bound.map_or(records, |bound| records.min(bound));
+        let records = bound.map_or(records, |bound| self.window.at_least(bound).min(bound));
         let records = if closed() { 0 } else { records };
         if look.is_pinned || self.is_exhausted(&seen, records) {
             books.flush_call.call();

@@ -27,6 +27,11 @@ struct Shared {
 struct State {
     has_outcome: Vec<bool>,
     fresh: Vec<(usize, Outcome)>,
+    /// How many are to be tried again, and why the last of them is.
+    retries: usize,
+    retry_cause: Option<Cause>,
+    /// One was delivered, or rejected.
+    ended_any: bool,
     vouched: bool,
     #[cfg(feature = "testing")]
     every_call: Vec<(usize, Outcome)>,
@@ -41,6 +46,9 @@ impl Report {
                 state: Mutex::new(State {
                     has_outcome: vec![false; len],
                     fresh: Vec::new(),
+                    retries: 0,
+                    retry_cause: None,
+                    ended_any: false,
                     vouched: false,
                     #[cfg(feature = "testing")]
                     every_call: Vec::new(),
@@ -71,6 +79,7 @@ impl Report {
             Some(seen) if !*seen => *seen = true,
             _ => return,
         }
+        state.count(&outcome);
         state.fresh.push((place, outcome));
         drop(state);
         self.shared.reported.notify_one();
@@ -84,6 +93,18 @@ impl Report {
     /// What was reported since the last call.
     pub(crate) fn take(&self) -> Vec<(usize, Outcome)> {
         std::mem::take(&mut self.shared.state.lock().fresh)
+    }
+
+    /// Why each of its records is to be tried again, if so.
+    pub(crate) fn in_vain(&self) -> Option<Cause> {
+        let state = self.shared.state.lock();
+        let is_each = state.retries == state.has_outcome.len();
+        state.retry_cause.clone().filter(|_| is_each)
+    }
+
+    /// Whether a record of it was delivered, or rejected.
+    pub(crate) fn has_ended_any(&self) -> bool {
+        self.shared.state.lock().ended_any
     }
 
     /// The sink has said that what got no outcome is delivered, by the end of its
@@ -107,6 +128,19 @@ impl Report {
             fresh: std::mem::take(&mut state.fresh),
             missing,
             vouched: state.vouched,
+        }
+    }
+}
+
+impl State {
+    fn count(&mut self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Retry(cause) => {
+                self.retries += 1;
+                self.retry_cause = Some(cause.clone());
+            }
+            Outcome::Delivered | Outcome::Reject(_) => self.ended_any = true,
+            Outcome::Buffered => {}
         }
     }
 }

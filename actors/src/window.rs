@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use crate::books::many;
+
 /// Records queued for longer than this are too many.
 const LONGEST_QUEUE_WAIT: Duration = Duration::from_millis(30);
 /// How fast the window gives way when it is larger than needed.
@@ -21,6 +23,8 @@ pub struct Observation {
     pub finished: u64,
     /// Records waiting for a task.
     pub queued: usize,
+    /// Records that failed, and wait for their next try.
+    pub waiting: usize,
     /// Records that are open.
     pub open: usize,
     /// Some task waited for records.
@@ -35,6 +39,10 @@ pub struct Window {
     records: f64,
     /// Records a second.
     rate: f64,
+    /// Records that got their outcome in the last second or so.
+    lately: f64,
+    /// So many may keep failing in a topic where nothing else comes.
+    few: f64,
 }
 
 impl Window {
@@ -47,6 +55,8 @@ impl Window {
             max: MAX_RECORDS,
             records: 2.0 * min,
             rate: 0.0,
+            lately: 0.0,
+            few: many(tasks) as f64,
         }
     }
 
@@ -67,6 +77,8 @@ impl Window {
             max: records as f64,
             records: records as f64,
             rate: 0.0,
+            lately: 0.0,
+            few: 0.0,
         }
     }
 
@@ -77,7 +89,8 @@ impl Window {
 
     /// Adapts: grows while tasks wait though the window is full, or is used up
     /// many times over while a record may queue; gives way while records wait
-    /// for tasks for long.
+    /// for tasks for long. Not while more records fail than are taken: others
+    /// would fail as they do.
     pub fn observe(&mut self, seen: Observation) -> usize {
         let seconds = seen.elapsed.as_secs_f64();
         let mut rate = 0.0;
@@ -85,14 +98,22 @@ impl Window {
             rate = seen.finished as f64 / seconds;
             self.rate += RATE_WEIGHT * (rate - self.rate);
         }
+        self.lately += seen.finished as f64 - self.lately * seconds.min(1.0);
+        let in_vain = seen.waiting as f64 > self.lately + self.few;
         let worth_queueing = rate * LONGEST_QUEUE_WAIT.as_secs_f64();
         let full = seen.open as f64 >= 0.75 * self.records;
-        if seen.starved && (full || worth_queueing > self.records) {
+        if seen.starved && !in_vain && (full || worth_queueing > self.records) {
             self.records = worth_queueing.max(self.records * GROW + self.min);
         } else if self.queue_wait(seen.queued) > LONGEST_QUEUE_WAIT.as_secs_f64() {
             self.records *= SHRINK;
         }
         self.records = self.records.clamp(self.min, self.max);
+        self.records()
+    }
+
+    /// Holds so many, if it may: a probe of the sink needs one more.
+    pub fn at_least(&mut self, records: usize) -> usize {
+        self.records = self.records.max(records as f64).min(self.max);
         self.records()
     }
 
@@ -117,6 +138,7 @@ mod tests {
             elapsed: TICK,
             finished,
             queued,
+            waiting: 0,
             open,
             starved,
         }
@@ -166,6 +188,48 @@ mod tests {
         let before = window.records();
         window.observe(observation(1, 0, 1, true));
         assert_eq!(window.records(), before);
+    }
+
+    #[test]
+    fn does_not_grow_while_more_records_fail_than_are_taken() {
+        let failing = |window: &mut Window, waiting, finished| {
+            let open = window.records();
+            window.observe(Observation {
+                waiting,
+                ..observation(finished, 0, open, true)
+            })
+        };
+        let mut window = Window::new(4);
+        for _ in 0..100 {
+            let waiting = window.records();
+            failing(&mut window, waiting, 0);
+        }
+        assert!(window.records() < 50, "{}", window.records());
+        let before = window.records();
+        failing(&mut window, 10, 0);
+        assert!(
+            window.records() > before,
+            "a few only are to blame themselves"
+        );
+        let before = window.records();
+        for _ in 0..10 {
+            failing(&mut window, 500, 100);
+        }
+        assert!(window.records() > before, "more were taken lately");
+        let before = window.records();
+        for _ in 0..500 {
+            window.observe(observation(0, 0, 0, false));
+        }
+        failing(&mut window, 500, 0);
+        assert_eq!(window.records(), before, "that is long ago");
+    }
+
+    #[test]
+    fn a_probe_gets_one_more_than_fails_but_none_beyond_what_is_fixed() {
+        let mut window = Window::new(4);
+        assert_eq!(window.at_least(40), 40);
+        assert_eq!(window.at_least(5), 40);
+        assert_eq!(Window::fixed(20).at_least(21), 20);
     }
 
     #[test]

@@ -53,6 +53,7 @@ async fn no_kind_of_outage_puts_a_record_aside() -> Result<()> {
     let mut connector = stage.connector("http", 4);
     connector["http.url"] = json!(receiver.url("/orders"));
     connector["http.request.timeout.ms"] = json!("500");
+    connector["errors.retry.delay.max.ms"] = json!("1000");
     put_aside(&mut connector, &letters_of(&stage));
     connector["share.record.lock.duration.ms"] = json!("2000");
     let worker = stage.worker(&connector)?;

@@ -27,6 +27,7 @@ mod logins;
 mod main_job;
 mod memory;
 mod outage;
+mod outage_in_vain;
 mod parked_before;
 mod parking;
 mod parking_crew;

@@ -2,7 +2,8 @@
 //!
 //! Without parking another task puts them once more, and after that another
 //! worker may. With it, those that hang while others are delivered have failed,
-//! as if the sink wanted them again: they stay here until they are parked.
+//! as if the sink wanted them again: they stay here until they are parked. All
+//! stay while the sink takes none.
 
 use tokio::time::Instant;
 
@@ -30,6 +31,13 @@ enum Hung {
 impl Books {
     /// Takes those back that a put had not told of when it was given up.
     pub(super) fn timed_out(&mut self, put: &PutRef, places: &[usize], effects: &mut Effects) {
+        if !places.is_empty() {
+            self.note_hung(put, effects);
+        }
+        if self.is_no_hung_one_to_blame() {
+            let work = self.take_back(put, places, put.kills);
+            return self.put_again(work, effects);
+        }
         let (mut another, mut release, mut held) = (Vec::new(), Vec::new(), Vec::new());
         let cause = Cause::from(CAUSE);
         for place in places {

@@ -9,6 +9,7 @@ mod copies;
 mod deliveries;
 mod effects;
 mod hanging;
+mod in_vain;
 mod letters;
 mod locks;
 mod notice;
@@ -28,6 +29,7 @@ use ahash::AHashMap;
 use tokio::time::Instant;
 
 pub use effects::Effects;
+pub(crate) use in_vain::many;
 pub use notice::{Alike, Notice};
 pub use policy::{Policy, Retriable, Tolerance};
 pub use puts::{Put, PutEnd};
@@ -43,6 +45,7 @@ use crate::parking::Returns;
 use crate::record::{SinkRecord, TopicId};
 use crate::retry::RetryPolicy;
 use crate::work_queue::WorkQueue;
+use in_vain::InVain;
 use locks::LockTimes;
 use puts::Puts;
 
@@ -82,6 +85,7 @@ pub struct Books {
     queue: WorkQueue,
     puts: Puts,
     failing: AHashMap<DeliveryKey, Failing>,
+    in_vain: InVain,
     letters: Letters,
     /// Else the broker is told of records that are put aside.
     writes_dead_letters: bool,
@@ -120,6 +124,7 @@ impl Books {
             queue: WorkQueue::default(),
             puts: Puts::default(),
             failing: AHashMap::new(),
+            in_vain: InVain::new(policy.tasks),
             letters: Letters::default(),
             writes_dead_letters: false,
             policy,

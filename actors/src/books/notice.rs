@@ -20,6 +20,8 @@ pub enum Notice {
     DiedOver { records: usize, cause: Cause },
     /// The time for trying records again is over.
     Releasing(Alike),
+    /// The sink has taken none of many records.
+    SinkUnavailable { cause: Cause },
     /// An actor took records with it that must not be released.
     WentDown { records: u64 },
     /// Failing records go to the parking topic.
@@ -36,6 +38,9 @@ impl Notice {
         match self {
             Self::DiedOver { records, cause } => tracing::warn!(
                 connector, records, error = %words(cause), "a task died over its records"
+            ),
+            Self::SinkUnavailable { cause } => tracing::warn!(
+                connector, error = %words(cause), "sink unavailable, backing off"
             ),
             Self::Releasing(alike) => tracing::warn!(
                 connector,

@@ -96,6 +96,7 @@ impl Books {
         if taken > 0 {
             self.delivered_at = Some(self.now);
             self.newest_taken = self.newest_taken.max(Some(put.handed_out));
+            self.in_vain.clear();
         }
     }
 
@@ -197,6 +198,7 @@ impl Books {
         cause: &Cause,
         effects: &mut Effects,
     ) {
+        self.note_in_vain(put, places, cause, effects);
         let jitter = fastrand::f64();
         let mut later: Vec<(Instant, Vec<usize>)> = Vec::new();
         let mut release = Vec::new();
@@ -246,11 +248,17 @@ impl Books {
         if self.parks(record, others_go_on, &failing) {
             return Again::Park;
         }
-        let next_try = self.next_try(before, &failing, jitter);
+        let is_blameless = self.is_nobody_to_blame(others_go_on);
+        let next_try = self.next_try(record, before, &failing, jitter);
+        let next_try = next_try.or_else(|| {
+            let delay = self.policy.retry.delay(failing.failures, jitter);
+            is_blameless.then(|| now + delay)
+        });
         let again = match (&record.parked, next_try) {
             // Back in the parking topic it would come again at once.
             (Some(_), Some(at)) => Again::At(at),
             (Some(_), None) => Again::PutAside,
+            (None, Some(at)) if is_blameless => Again::At(at),
             (None, _) => self.policy.again(record.delivery_count, next_try, now),
         };
         if again == Again::Release {
@@ -259,13 +267,21 @@ impl Books {
         again
     }
 
-    /// When to put a record again that has failed, if at all. Nobody gives up
-    /// one whose time went by in an outage, or while no worker ran, before it
-    /// was tried once more.
-    fn next_try(&self, before: Option<Failing>, failing: &Failing, jitter: f64) -> Option<Instant> {
+    /// When to put a record again that has failed, if at all. Nobody gives one
+    /// up in an outage. One whose time went by in it, or while no worker ran,
+    /// is tried once more before that, and so is one that came back while
+    /// nothing was delivered.
+    fn next_try(
+        &self,
+        record: &SinkRecord,
+        before: Option<Failing>,
+        failing: &Failing,
+        jitter: f64,
+    ) -> Option<Instant> {
         let (retry, now) = (self.policy.retry, failing.last);
         let is_first_now = before.is_none_or(|before| before.outages != failing.outages);
-        let one_more = is_first_now && failing.since < now;
+        let one_more = (is_first_now && failing.since < now)
+            || (before.is_none() && self.in_vain.came_back(record));
         retry
             .next_try(failing.failures, failing.since, now, jitter)
             .or_else(|| one_more.then(|| now + retry.delay(failing.failures, jitter)))

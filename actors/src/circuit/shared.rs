@@ -4,7 +4,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{Circuit, Outage, Permit, Refusal, Refused};
+use super::{Circuit, Outage, Permit, Refusal, Refused, Vain};
+use crate::outcome::Cause;
 use crate::retry::RetryPolicy;
 use crate::until::until;
 
@@ -41,7 +42,7 @@ impl SharedCircuit {
     }
 
     pub(crate) fn bound(&self, open: usize) -> Option<usize> {
-        self.circuit.lock().bound(open)
+        self.circuit.lock().bound(open, Instant::now())
     }
 
     /// Whether all tasks may put.
@@ -81,6 +82,19 @@ impl SharedCircuit {
             );
         }
         refused
+    }
+
+    pub(crate) fn in_vain(&self, vain: Vain, cause: &Cause) -> Option<Cause> {
+        let (now, jitter) = (Instant::now(), fastrand::f64());
+        let news = self.circuit.lock().in_vain(vain, cause, now, jitter);
+        self.changed.notify_waiters();
+        news
+    }
+
+    pub(crate) fn failed(&self, leases: &[u32], cause: &Cause) {
+        let (now, jitter) = (Instant::now(), fastrand::f64());
+        self.circuit.lock().failed(leases, cause, now, jitter);
+        self.changed.notify_waiters();
     }
 
     pub(crate) fn answered(&self, connector: &str, task: u32) {

@@ -9,6 +9,7 @@ use crate::books::{Put, PutEnd};
 use crate::messages::{EndedPut, ReportedOutcomes, TaskEnd};
 use crate::outcome::Cause;
 use crate::ports::sink::SinkError;
+use crate::report::Report;
 use crate::sink_host::SinkHost;
 
 /// What the end of a put, or of a flush, means for the task.
@@ -59,15 +60,35 @@ pub(super) async fn deliver(
         report.vouch();
     }
     let told = match &end {
-        // Its flush will tell.
-        PutEnd::Answered(Ok(())) if buffers => Told::Fine,
-        PutEnd::Answered(answer) => Told::of(answer, &[lease], links),
+        PutEnd::Answered(answer) => match heard(answer, &report) {
+            // Its flush will tell.
+            Ok(()) if buffers => Told::Fine,
+            heard => Told::of(&heard, &[lease], links),
+        },
         PutEnd::Panicked(cause) => Told::Gone(TaskEnd::Died(cause.clone())),
-        PutEnd::TimedOut => Told::Gone(TaskEnd::Died("a put took too long".into())),
+        PutEnd::TimedOut => {
+            let cause = Cause::from("a put took too long");
+            let answer = Err(SinkError::Retry(cause.clone()));
+            links.note(&[lease], &heard(&answer, &report));
+            Told::Gone(TaskEnd::Died(cause))
+        }
         PutEnd::Abandoned => Told::Killed,
     };
     links.tell(EndedPut { lease, end }).await;
     told
+}
+
+/// What the end of a put says about the sink. It takes records if it has taken
+/// any of these, or refused one for good; and it takes none if it wants each of
+/// them again, however it says so.
+fn heard(answer: &Result<(), SinkError>, report: &Report) -> Result<(), SinkError> {
+    match answer {
+        Ok(()) => report
+            .in_vain()
+            .map_or(Ok(()), |it| Err(SinkError::Retry(it))),
+        Err(SinkError::Retry(_)) if report.has_ended_any() => Ok(()),
+        other => other.clone(),
+    }
 }
 
 /// Puts a chunk, passing outcomes on as they are reported.

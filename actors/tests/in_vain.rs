@@ -1,0 +1,176 @@
+//! A sink that takes nothing, and says of each record that it may be tried
+//! again: an outage as any other. With fakes and a paused clock.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use sluice_actors::books::{Policy, Tolerance};
+use sluice_actors::live_view::ConnectorView;
+use sluice_actors::ports::sink::SinkError;
+use sluice_actors::testing::{
+    Act, AsTheyAre, FakeSinkFactory, TestPipeline, conversion_of_values, policy, spec,
+};
+use tokio::time::Instant;
+
+const LOCK: Duration = Duration::from_secs(1);
+const SECOND: Duration = Duration::from_secs(1);
+const RECORDS: usize = 400;
+const TASKS: usize = 4;
+
+struct Running {
+    pipeline: TestPipeline,
+    sink: FakeSinkFactory,
+}
+
+impl Running {
+    fn start(sink: FakeSinkFactory, policy: Policy, records: usize) -> Self {
+        let factory = Arc::new(sink.clone());
+        let mut spec = spec(policy, conversion_of_values(AsTheyAre), factory);
+        spec.delivery_timeout = 5 * SECOND;
+        let pipeline = TestPipeline::start(spec, &[records], LOCK);
+        Self { pipeline, sink }
+    }
+
+    fn shown(&self) -> ConnectorView {
+        self.pipeline.view.connector("test").unwrap_or_default()
+    }
+
+    fn puts(&self) -> usize {
+        self.sink.seen().puts.load(Ordering::SeqCst)
+    }
+
+    async fn until(&self, what: &str, done: impl Fn(&Self) -> bool) {
+        let since = Instant::now();
+        while !done(self) {
+            let waited = since.elapsed();
+            assert!(waited.as_secs() < 300, "never: {what}; {:?}", self.shown());
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// How often the record came that came most often.
+    fn most_deliveries(&self) -> u16 {
+        let offsets = 0..RECORDS as i64;
+        let counts = offsets.map(|offset| self.pipeline.source.delivery_count(0, offset));
+        counts.max().unwrap_or_default()
+    }
+}
+
+fn retrying(timeout: Option<Duration>) -> Policy {
+    let mut policy = Policy {
+        max_put_records: 5,
+        ..policy(TASKS, Tolerance::All)
+    };
+    policy.retry.timeout = timeout;
+    policy.retry.max_delay = 10 * SECOND;
+    policy
+}
+
+/// What a sink does in an outage.
+fn outages() -> [Act; 3] {
+    [
+        Act::Retry,
+        Act::Fail(SinkError::Retry("bad gateway".into())),
+        Act::DeliverAfter(1000 * SECOND),
+    ]
+}
+
+#[actix::test]
+async fn an_outage_told_as_retry_holds_what_was_in_hand_and_costs_no_attempt() {
+    tokio::time::pause();
+    for timeout in [None, Some(SECOND), Some(Duration::ZERO)] {
+        for act in outages() {
+            let end = Instant::now() + 120 * SECOND;
+            let (of_outage, hangs) = (act.clone(), matches!(act, Act::DeliverAfter(_)));
+            let sink = FakeSinkFactory::new(move |_, _| match Instant::now() < end {
+                true => of_outage.clone(),
+                false => Act::Deliver,
+            });
+            let running = Running::start(sink, retrying(timeout), RECORDS);
+            let case = format!("{act:?} with {timeout:?}");
+            running.until(&case, |it| it.shown().outage.is_some()).await;
+            let (began, puts) = (Instant::now(), running.puts());
+            assert!(end - began > 60 * SECOND, "{case}");
+            assert!(running.shown().in_flight <= 60, "{:?}", running.shown());
+            let open = running.shown().in_flight;
+            tokio::time::sleep_until(end).await;
+            let shown = running.shown();
+            // One after each rest, which soon take their ten seconds.
+            assert!(shown.in_flight <= open + 16, "{case}: {shown:?}");
+            let cause = shown
+                .outage
+                .map_or_else(String::new, |it| it.cause.to_string());
+            match hangs {
+                true => assert!(cause.starts_with("8 puts"), "{case}: {cause}"),
+                false => assert!(cause.starts_with("16 records"), "{case}: {cause}"),
+            }
+            let probes = running.puts() - puts;
+            assert!(!hangs || probes < 20, "{probes}: {case}");
+            assert_eq!(shown.outages, 1, "{case}");
+            running
+                .until(&case, |it| it.pipeline.accepted() == RECORDS)
+                .await;
+            running.until(&case, |it| it.shown().outage.is_none()).await;
+            // Those before there were too many, and each of them once.
+            let few = hangs || timeout == Some(Duration::ZERO);
+            assert!(running.most_deliveries() <= 1 + u16::from(few), "{case}");
+        }
+    }
+}
+
+#[actix::test]
+async fn a_sink_that_takes_one_in_fifty_is_not_kept_from_it() {
+    tokio::time::pause();
+    let sink = FakeSinkFactory::new(|record, puts| match (record.offset, puts % 50) {
+        (_, 0) => Act::Deliver,
+        _ => Act::Fail(SinkError::Retry("busy".into())),
+    });
+    let running = Running::start(sink, retrying(None), RECORDS);
+    running
+        .until("some", |it| it.pipeline.accepted() >= 10)
+        .await;
+    assert_eq!(running.shown().outages, 0);
+}
+
+#[actix::test]
+async fn a_few_records_that_always_fail_do_not_delay_a_new_one() {
+    tokio::time::pause();
+    for tasks in [1, TASKS] {
+        let sink = FakeSinkFactory::new(|record, _| match record.offset {
+            0..4 => Act::Retry,
+            _ => Act::Deliver,
+        });
+        let policy = Policy {
+            tasks,
+            ..retrying(None)
+        };
+        let running = Running::start(sink, policy, 4);
+        tokio::time::sleep(300 * SECOND).await;
+        for delivered in 1..10 {
+            running.pipeline.source.append(0, b"good");
+            let began = Instant::now();
+            running
+                .until("delivered", |it| it.pipeline.accepted() == delivered)
+                .await;
+            assert!(began.elapsed() < SECOND, "{:?}", began.elapsed());
+            tokio::time::sleep(60 * SECOND).await;
+        }
+        assert_eq!(running.shown().outages, 0);
+    }
+}
+
+/// So many that the sink might be down: each probe takes a new record then.
+#[actix::test]
+async fn many_records_that_always_fail_do_not_stop_the_others_for_ever() {
+    tokio::time::pause();
+    let sink = FakeSinkFactory::new(|record, _| match record.offset {
+        0..50 => Act::Retry,
+        _ => Act::Deliver,
+    });
+    let running = Running::start(sink, retrying(None), RECORDS);
+    running
+        .until("the others", |it| it.pipeline.accepted() == RECORDS - 50)
+        .await;
+    assert_eq!(running.shown().totals.lost, 0);
+}

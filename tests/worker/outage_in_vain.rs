@@ -1,0 +1,198 @@
+//! A sink that is down and says so of no put as such: it answers each with an
+//! error that may pass, or none. An outage as any other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use parking_lot::Mutex;
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use sluice_test_support::counting::Tally;
+use sluice_test_support::produce::ids;
+use sluice_test_support::receiver::{Receiver, Reply};
+use sluice_test_support::wait::eventually;
+use sluice_test_support::worker::Worker;
+use tokio::time::{Instant, sleep_until};
+
+use crate::api::Api;
+use crate::load::Load;
+use crate::stage::{Stage, wait_for_status};
+
+const PATIENCE: Duration = Duration::from_secs(180);
+/// Longer than anything that a loaded machine does to a running worker.
+const LOCK: Duration = Duration::from_secs(2);
+const PARTITIONS: i32 = 2;
+const TASKS: usize = 4;
+/// As many as have to fail before the sink is taken to be down.
+const MANY: u64 = 16;
+
+/// What the service does now, and the bodies that it took.
+#[derive(Clone)]
+struct Service {
+    reply: Arc<Mutex<Reply>>,
+    taken: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+impl Service {
+    fn new() -> Self {
+        Self {
+            reply: Arc::new(Mutex::new(Reply::ok())),
+            taken: Arc::default(),
+        }
+    }
+
+    async fn start(&self) -> Result<Receiver> {
+        let service = self.clone();
+        Receiver::start(move |arrival| {
+            let reply = service.reply.lock().clone();
+            if reply == Reply::ok() {
+                service.taken.lock().push(arrival.body.to_vec());
+            }
+            reply
+        })
+        .await
+    }
+
+    fn tally(&self) -> Tally {
+        let taken = self.taken.lock();
+        Tally::from_json_values(taken.iter().map(Vec::as_slice), "/id")
+    }
+}
+
+#[derive(Clone)]
+struct Outage {
+    stem: &'static str,
+    reply: Reply,
+    retry_timeout_ms: Option<&'static str>,
+    /// How many may be given back, since there were not too many yet.
+    released: u64,
+    words: &'static str,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bad_gateway_for_ten_lock_times_archives_nothing_whatever_the_retry_timeout() -> Result<()>
+{
+    let outage = Outage {
+        stem: "bad-gateway",
+        reply: Reply::status(502),
+        retry_timeout_ms: None,
+        released: 0,
+        words: "records and more failed in a row",
+    };
+    let (second, none) = (Some("1000"), Some("0"));
+    tokio::try_join!(
+        nothing_is_lost_in(outage.clone()),
+        nothing_is_lost_in(Outage {
+            stem: "bad-gateway-second",
+            retry_timeout_ms: second,
+            ..outage.clone()
+        }),
+        nothing_is_lost_in(Outage {
+            stem: "bad-gateway-none",
+            retry_timeout_ms: none,
+            released: MANY,
+            ..outage.clone()
+        }),
+    )?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_that_never_answers_for_ten_lock_times_archives_nothing() -> Result<()> {
+    let outage = Outage {
+        stem: "silent",
+        reply: Reply::Hang,
+        retry_timeout_ms: None,
+        // Twice as many puts as there are tasks, and the first one of each to
+        // hang twice may go back.
+        released: 1000,
+        words: "puts in a row took longer",
+    };
+    tokio::try_join!(
+        nothing_is_lost_in(outage.clone()),
+        nothing_is_lost_in(Outage {
+            stem: "silent-none",
+            retry_timeout_ms: Some("0"),
+            ..outage.clone()
+        }),
+    )?;
+    Ok(())
+}
+
+async fn start(stage: &Stage, outage: &Outage, receiver: &Receiver) -> Result<Worker> {
+    let lock = LOCK.as_millis().to_string();
+    let group = [
+        ("share.record.lock.duration.ms", lock.as_str()),
+        ("share.delivery.count.limit", "5"),
+    ];
+    stage.admin.alter_group(&stage.group(), &group).await?;
+    let mut connector = stage.connector("http", TASKS);
+    connector["http.url"] = json!(receiver.url("/orders"));
+    connector["http.request.timeout.ms"] = json!("600000");
+    connector["share.delivery.timeout.ms"] = json!("4000");
+    connector["errors.retry.delay.max.ms"] = json!("2000");
+    connector["errors.tolerance"] = json!("all");
+    if let Some(timeout) = outage.retry_timeout_ms {
+        connector["errors.retry.timeout"] = json!(timeout);
+    }
+    stage.worker(&connector)
+}
+
+async fn nothing_is_lost_in(outage: Outage) -> Result<()> {
+    let stage = Stage::set(outage.stem, PARTITIONS).await?;
+    let service = Service::new();
+    let receiver = service.start().await?;
+    let worker = start(&stage, &outage, &receiver).await?;
+    let api = Api::of(&worker).await?;
+    let load = Load::start(&stage, PARTITIONS, 100);
+    let some = |status: &Value| status["accepted"].as_u64() > Some(100);
+    wait_for_status(&worker, "it delivers", PATIENCE, some).await?;
+
+    *service.reply.lock() = outage.reply.clone();
+    let is_down = |status: &Value| {
+        let cause = status["outage"].as_str();
+        cause.is_some_and(|it| it.contains(outage.words))
+    };
+    let down = wait_for_status(&worker, "the outage shows", PATIENCE, is_down).await?;
+    let (_, health) = api.get("/health").await?;
+    let told = &health["sluice"]["connectors"][&stage.name];
+    ensure!(told["health"] == "bad", "{health}");
+    sleep_until(Instant::now() + 10 * LOCK).await;
+    let later = |status: &Value| status["outage_ms"].as_u64() > Some(15_000);
+    let status = wait_for_status(&worker, "it lasts", PATIENCE, later).await?;
+    let number = |status: &Value, name: &str| status[name].as_u64().context(name.to_owned());
+    // One is let in after each rest, which is two seconds soon.
+    let (before, after) = (number(&down, "in_flight")?, number(&status, "in_flight")?);
+    ensure!(after <= before + 20, "{before} in flight, then {after}");
+    ensure!(
+        after < load.sent() as u64 / 2,
+        "{after} in flight: {status}"
+    );
+    for name in ["released", "redelivered", "rejected", "lost"] {
+        let (before, after) = (number(&down, name)?, number(&status, name)?);
+        ensure!(before == after, "{before} {name}, then {after}: {status}");
+    }
+    ensure!(number(&status, "released")? <= outage.released, "{status}");
+
+    *service.reply.lock() = Reply::ok();
+    let sent = load.sent();
+    eventually("what waited is delivered", PATIENCE, async || {
+        let missing = service.tally().missing(ids(sent));
+        ensure!(missing.is_empty(), "{} are missing", missing.len());
+        Ok(())
+    })
+    .await?;
+    let records = load.stop().await?;
+    stage.wait_until_consumed(PATIENCE).await?;
+    service.tally().exactly_once(ids(records))?;
+    let settled = |status: &Value| status["accepted"] == records && status["outage"] == "";
+    let status = wait_for_status(&worker, "all are accepted", PATIENCE, settled).await?;
+    for none in ["rejected", "lost", "unknown"] {
+        ensure!(status[none] == 0, "{none} in {status}");
+    }
+    api.wait_for("/health", PATIENCE, |code, _| code == StatusCode::OK)
+        .await?;
+    assert_eq!(worker.stop(PATIENCE).await?.code(), Some(0));
+    Ok(())
+}
