@@ -15,22 +15,66 @@ pub struct Work {
     pub records: Vec<SinkRecord>,
     /// What the records still owe.
     pub holds: Holds,
-    /// How many tasks died over these records.
+    pub history: History,
+}
+
+/// What has happened over records that are put together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// How many tasks died over them.
     pub kills: u32,
+    /// How many puts of them took too long.
+    pub timeouts: u32,
     /// How often a put of them found the sink unavailable, though it was not
     /// known to be.
     pub refusals: u32,
 }
 
+impl History {
+    #[must_use]
+    pub const fn and_a_kill(self) -> Self {
+        Self {
+            kills: self.kills + 1,
+            ..self
+        }
+    }
+
+    #[must_use]
+    pub const fn and_a_timeout(self) -> Self {
+        Self {
+            timeouts: self.timeouts + 1,
+            ..self
+        }
+    }
+
+    #[must_use]
+    pub const fn without_timeouts(self) -> Self {
+        Self {
+            timeouts: 0,
+            ..self
+        }
+    }
+
+    /// The sink has answered for them, in time: what the tasks met before may
+    /// have been their own trouble.
+    #[must_use]
+    pub const fn answered(self) -> Self {
+        Self {
+            kills: 0,
+            timeouts: 0,
+            ..self
+        }
+    }
+}
+
 impl Work {
     /// Without a history.
     #[must_use]
-    pub const fn new(records: Vec<SinkRecord>, holds: Holds) -> Self {
+    pub fn new(records: Vec<SinkRecord>, holds: Holds) -> Self {
         Self {
             records,
             holds,
-            kills: 0,
-            refusals: 0,
+            history: History::default(),
         }
     }
 
@@ -57,8 +101,7 @@ impl Work {
         Self {
             records,
             holds: self.holds.clone(),
-            kills: self.kills,
-            refusals: self.refusals,
+            history: self.history,
         }
     }
 }
@@ -268,6 +311,12 @@ mod tests {
     use super::*;
     use crate::testing::records;
 
+    const KILLED: History = History {
+        kills: 1,
+        timeouts: 0,
+        refusals: 2,
+    };
+
     fn queue_of(len: usize) -> WorkQueue {
         let mut queue = WorkQueue::default();
         queue.push(records(0..len as i64), Holds::default());
@@ -312,15 +361,14 @@ mod tests {
         let work = Work {
             records: records(7..10),
             holds: Holds::default(),
-            kills: 1,
-            refusals: 0,
+            history: KILLED,
         };
         queue.push_later(now + Duration::from_secs(1), work);
         assert_eq!((queue.ready(), queue.waiting()), (1, 3));
         assert_eq!(queue.take(now, 1, 1).unwrap().records[0].offset, 0);
         assert!(queue.take(now, 1, 1).is_none());
         let later = queue.take(now + Duration::from_secs(1), 1, 1).unwrap();
-        assert_eq!((later.records.len(), later.kills), (3, 1));
+        assert_eq!((later.records.len(), later.history), (3, KILLED));
         assert_eq!(queue.waiting(), 0);
     }
 
@@ -331,8 +379,7 @@ mod tests {
         queue.push_again(Work {
             records: records(10..15),
             holds: Holds::default(),
-            kills: 1,
-            refusals: 2,
+            history: KILLED,
         });
         let offsets = |work: &Work| work.records.iter().map(|it| it.offset).collect::<Vec<_>>();
         assert_eq!(offsets(&queue.take_few(now, 2).unwrap()), [0]);
@@ -340,7 +387,7 @@ mod tests {
         assert_eq!(offsets(&probe), [10, 11]);
         let rest = queue.take(now, 1, 500).unwrap();
         assert_eq!(offsets(&rest), [12, 13, 14]);
-        assert_eq!((rest.kills, rest.refusals), (1, 2));
+        assert_eq!(rest.history, KILLED);
         assert!(queue.take_few(now, 2).is_none());
     }
 
@@ -349,10 +396,10 @@ mod tests {
         let work = Work {
             records: records(0..5),
             holds: Holds::default(),
-            kills: 2,
-            refusals: 0,
+            history: KILLED,
         };
         let [first, second] = work.halves();
         assert_eq!((first.records.len(), second.records.len()), (2, 3));
+        assert_eq!((first.history, second.history), (KILLED, KILLED));
     }
 }

@@ -52,7 +52,7 @@ impl Books {
                 continue;
             }
             let report = Report::new(work.records.len());
-            let (kills, refusals) = (work.kills, work.refusals);
+            let history = work.history;
             let chunk = work.into_chunk();
             self.puts.open(
                 lease,
@@ -61,8 +61,7 @@ impl Books {
                     handed_out: now,
                     chunk: chunk.clone(),
                     report: report.clone(),
-                    kills,
-                    refusals,
+                    history,
                     is_probe,
                     buffered: Vec::new(),
                     ended: false,
@@ -133,7 +132,7 @@ impl Books {
         let Closed { fresh, missing, .. } = self.puts.end(lease);
         let mut effects = self.outcomes(lease, fresh, now);
         let rest = missing;
-        let kills = put.kills;
+        let history = put.history;
         match end {
             PutEnd::Answered(Ok(())) if buffers => self.buffer(&put, rest),
             PutEnd::Answered(Ok(())) => self.deliver(&put, &rest, &mut effects),
@@ -144,22 +143,22 @@ impl Books {
                 self.refused(&put, &rest, &mut effects);
             }
             PutEnd::Answered(Err(SinkError::Fatal(_))) | PutEnd::Abandoned => {
-                let work = self.take_back(&put, &rest, kills);
+                let work = self.take_back(&put, &rest, history);
                 self.put_again(work, &mut effects);
             }
             PutEnd::TimedOut => self.timed_out(&put, &rest, &mut effects),
             PutEnd::Answered(Err(SinkError::RejectedOne(cause))) => {
-                self.split(&put, &rest, kills, cause, &mut effects);
+                self.split(&put, &rest, history, cause, &mut effects);
             }
-            PutEnd::Panicked(cause) if kills == 0 => {
+            PutEnd::Panicked(cause) if history.kills == 0 => {
                 // Once more as it is: the task may have been to blame.
-                let work = self.take_back(&put, &rest, 1);
+                let work = self.take_back(&put, &rest, history.and_a_kill());
                 let records = rest.len();
                 effects.notices.push(Notice::DiedOver { records, cause });
                 self.put_again(work, &mut effects);
             }
             PutEnd::Panicked(cause) => {
-                self.split(&put, &rest, kills + 1, cause, &mut effects);
+                self.split(&put, &rest, history.and_a_kill(), cause, &mut effects);
             }
         }
         if self
@@ -197,7 +196,7 @@ impl Books {
                     self.refused(&put, &places, &mut effects);
                 }
                 Err(SinkError::Fatal(_)) => {
-                    let work = self.take_back(&put, &places, put.kills);
+                    let work = self.take_back(&put, &places, put.history);
                     self.put_again(work, &mut effects);
                 }
             }
@@ -234,7 +233,7 @@ impl Books {
             if vouched {
                 self.deliver(&put, &places, &mut effects);
             } else {
-                let work = self.take_back(&put, &places, put.kills);
+                let work = self.take_back(&put, &places, put.history);
                 self.put_again(work, &mut effects);
             }
             self.puts.take(lease);

@@ -35,7 +35,7 @@ impl Books {
             self.note_hung(put, effects);
         }
         if self.is_no_hung_one_to_blame() {
-            let work = self.take_back(put, places, put.kills);
+            let work = self.take_back(put, places, put.history);
             return self.put_again(work, effects);
         }
         let (mut another, mut release, mut held) = (Vec::new(), Vec::new(), Vec::new());
@@ -51,8 +51,9 @@ impl Books {
             }
         }
         self.release(put, &release, &cause, effects);
-        for (places, kills) in [(another, 1), (held, 0)] {
-            let work = self.take_back(put, &places, kills);
+        let (once_more, anew) = (put.history.and_a_timeout(), put.history.without_timeouts());
+        for (places, history) in [(another, once_more), (held, anew)] {
+            let work = self.take_back(put, &places, history);
             self.put_again(work, effects);
         }
     }
@@ -61,7 +62,8 @@ impl Books {
     /// parked before it has hung by itself.
     fn hang(&mut self, put: &PutRef, record: &SinkRecord, is_alone: bool) -> Hung {
         let parks = self.policy.parking.is_some();
-        let is_last = put.kills > 0 && !self.policy.gate.may_release(record.delivery_count);
+        let is_last =
+            put.history.timeouts > 0 && !self.policy.gate.may_release(record.delivery_count);
         let others_go_on = parks && self.others_go_on(record);
         let again = (parks || is_last).then(|| self.fail(record, Some(put.handed_out), 0.0));
         match again {
@@ -69,7 +71,7 @@ impl Books {
             Some(Again::Park) => Hung::Alone(self.now),
             Some(Again::At(at)) if others_go_on => Hung::Alone(at),
             Some(Again::PutAside) => Hung::PutAside,
-            _ if put.kills == 0 => Hung::ToAnotherTask,
+            _ if put.history.timeouts == 0 => Hung::ToAnotherTask,
             _ if is_last => Hung::Held,
             _ => {
                 self.failing.remove(&key(entry(record)));
@@ -81,7 +83,7 @@ impl Books {
     fn put_alone(&mut self, put: &PutRef, place: usize, at: Instant, effects: &mut Effects) {
         self.retries += 1;
         self.errors.transient += 1;
-        let mut work = self.take_back(put, &[place], 0);
+        let mut work = self.take_back(put, &[place], put.history.without_timeouts());
         self.copy_out(&mut work);
         self.queue.push_later(at, work);
         effects.work = true;

@@ -8,6 +8,7 @@ use crate::chunk::Chunk;
 use crate::outcome::Cause;
 use crate::ports::sink::SinkError;
 use crate::report::{Closed, Report};
+use crate::work_queue::History;
 
 /// A chunk that a task is to put.
 #[derive(Clone, Debug)]
@@ -38,8 +39,7 @@ pub(super) struct OpenPut {
     pub(super) handed_out: Instant,
     pub(super) chunk: Chunk,
     pub(super) report: Report,
-    pub(super) kills: u32,
-    pub(super) refusals: u32,
+    pub(super) history: History,
     /// It is to find out whether the sink is back.
     pub(super) is_probe: bool,
     /// Places that wait for the sink's flush.
@@ -78,8 +78,7 @@ impl Puts {
             task: put.task,
             handed_out: put.handed_out,
             chunk: put.chunk.clone(),
-            kills: put.kills,
-            refusals: put.refusals,
+            history: put.history,
             is_probe: put.is_probe,
         })
     }

@@ -14,7 +14,7 @@ use crate::outcome::{Cause, Rejection, Stage};
 use crate::ports::dead_letter::DeadLetter;
 use crate::ports::source::Settlement;
 use crate::record::{RawRecord, RecordId, SinkRecord};
-use crate::work_queue::Work;
+use crate::work_queue::{History, Work};
 
 /// What is left of a record that is rejected.
 pub(super) struct Remains {
@@ -46,8 +46,7 @@ pub(super) struct PutRef {
     pub(super) task: u32,
     pub(super) handed_out: Instant,
     pub(super) chunk: Chunk,
-    pub(super) kills: u32,
-    pub(super) refusals: u32,
+    pub(super) history: History,
     pub(super) is_probe: bool,
 }
 
@@ -217,7 +216,7 @@ impl Books {
         self.release(put, &release, cause, effects);
         for (at, places) in later {
             self.retries += places.len() as u64;
-            let mut work = self.take_back(put, &places, 0);
+            let mut work = self.take_back(put, &places, put.history.answered());
             self.copy_out(&mut work);
             self.queue.push_later(at, work);
             effects.work = true;
@@ -330,16 +329,19 @@ impl Books {
     /// while the sink takes others, it is they that it refuses: in halves, and
     /// ever later, they hold up the others less and less.
     pub(super) fn refused(&mut self, put: &PutRef, places: &[usize], effects: &mut Effects) {
-        let mut work = self.take_back(put, places, put.kills);
+        let mut work = self.take_back(put, places, put.history);
         if !put.is_probe {
-            work.refusals += 1;
+            work.history.refusals += 1;
         }
-        if work.refusals < REFUSALS_BY_CHANCE || put.is_probe {
+        if work.history.refusals < REFUSALS_BY_CHANCE || put.is_probe {
             return self.put_again(work, effects);
         }
         self.copy_out(&mut work);
         effects.work |= !work.records.is_empty();
-        let delay = self.policy.retry.delay(work.refusals, fastrand::f64());
+        let delay = self
+            .policy
+            .retry
+            .delay(work.history.refusals, fastrand::f64());
         for half in work.halves() {
             self.queue.push_later(self.now + delay, half);
         }
@@ -351,7 +353,7 @@ impl Books {
         &mut self,
         put: &PutRef,
         places: &[usize],
-        kills: u32,
+        history: History,
         cause: Cause,
         effects: &mut Effects,
     ) {
@@ -359,7 +361,7 @@ impl Books {
             let rejection = Rejection::new(Stage::TaskPut, cause);
             return self.reject_put(put, *place, &rejection, effects);
         }
-        let work = self.take_back(put, places, kills);
+        let work = self.take_back(put, places, history);
         for half in work.halves() {
             self.put_again(half, effects);
         }
@@ -371,7 +373,7 @@ impl Books {
     }
 
     /// Takes records from a put; those that are not ours any more stay behind.
-    pub(super) fn take_back(&mut self, put: &PutRef, places: &[usize], kills: u32) -> Work {
+    pub(super) fn take_back(&mut self, put: &PutRef, places: &[usize], history: History) -> Work {
         let mut records: Vec<Option<&SinkRecord>> =
             places.iter().map(|place| put.chunk.get(*place)).collect();
         let ours: Vec<&SinkRecord> = records.iter().copied().flatten().collect();
@@ -383,8 +385,7 @@ impl Books {
         Work {
             records: records.into_iter().flatten().cloned().collect(),
             holds: put.chunk.holds().clone(),
-            kills,
-            refusals: put.refusals,
+            history,
         }
     }
 

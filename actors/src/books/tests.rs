@@ -290,6 +290,65 @@ fn a_record_gets_another_task_before_it_is_blamed_for_a_death() {
     assert_eq!(ranges(&second), [(0, 0, Settlement::Reject)]);
 }
 
+/// A time-out tells nothing of a death, and a death nothing of a time-out.
+#[test]
+fn a_put_that_took_too_long_once_leaves_a_first_death_unblamed_and_the_other_way_round() {
+    let ends = [PutEnd::TimedOut, PutEnd::Panicked("boom".into())];
+    for (first, second) in [(0, 1), (1, 0)] {
+        let mut books = books(None, Tolerance::All);
+        let now = Instant::now();
+        let mut put = deliver(&mut books, 0..1, 1);
+        for end in [&ends[first], &ends[second]] {
+            let effects = books.put_ended(put.lease, end.clone(), false, now);
+            assert!(effects.settle.is_empty(), "{end:?} of {first}, {second}");
+            put = books.dispatch(1, now).unwrap();
+        }
+        let effects = books.put_ended(put.lease, ends[0].clone(), false, now);
+        let expected = [(0, 0, Settlement::Release)];
+        assert_eq!(ranges(&effects), expected, "the second of its kind");
+    }
+}
+
+#[test]
+fn what_tells_nothing_leaves_a_death_and_a_time_out_known() {
+    let tells_nothing = [
+        PutEnd::Abandoned,
+        PutEnd::Answered(Err(SinkError::Fatal("broken".into()))),
+    ];
+    for between in tells_nothing {
+        for (kind, settlement) in [
+            (PutEnd::TimedOut, Settlement::Release),
+            (PutEnd::Panicked("boom".into()), Settlement::Reject),
+        ] {
+            let mut books = books(None, Tolerance::All);
+            let now = Instant::now();
+            let mut put = deliver(&mut books, 0..1, 1);
+            for end in [&kind, &between] {
+                let effects = books.put_ended(put.lease, end.clone(), false, now);
+                assert!(effects.settle.is_empty(), "{end:?}");
+                put = books.dispatch(1, now).unwrap();
+            }
+            let effects = books.put_ended(put.lease, kind, false, now);
+            assert_eq!(ranges(&effects), [(0, 0, settlement)], "after {between:?}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_between_two_of_them_begins_anew() {
+    for kind in [PutEnd::TimedOut, PutEnd::Panicked("boom".into())] {
+        let mut books = books(None, Tolerance::All);
+        let now = Instant::now();
+        let busy = PutEnd::Answered(Err(SinkError::Retry("busy".into())));
+        let mut put = deliver(&mut books, 0..1, 1);
+        for end in [&kind, &busy, &kind] {
+            let effects = books.put_ended(put.lease, end.clone(), false, now);
+            assert!(effects.settle.is_empty(), "{end:?}");
+            put = books.dispatch(1, now + LOCK).unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_failing_record_that_is_lost_is_forgotten() {
     let mut books = books(None, Tolerance::None);
