@@ -149,8 +149,8 @@ impl Handler<Letter<FlushedPuts>> for Acknowledger {
     type Result = ();
 
     fn handle(&mut self, letter: Letter<FlushedPuts>, _ctx: &mut Self::Context) {
-        let FlushedPuts { leases, result } = letter.message;
-        self.enter(|books| books.flushed(&leases, &result, Instant::now()));
+        let FlushedPuts { leases, end } = letter.message;
+        self.enter(|books| books.flushed(&leases, &end, Instant::now()));
     }
 }
 

@@ -231,12 +231,21 @@ impl Delivery {
         if self.resting {
             return self.give_back(put, ctx);
         }
+        if put.alone && self.host.is_some() && self.buffered.is_some() {
+            self.next = Some(put);
+            return self.flush(ctx);
+        }
         let Some(mut host) = self.host.take() else {
             self.next = Some(put);
             return;
         };
         self.stop_idle_flush(ctx);
-        let (lease, report, chunk) = (put.lease, put.report.clone(), put.chunk.clone());
+        let chunk = put.chunk.clone();
+        let buffered = BufferedPut {
+            lease: put.lease,
+            report: put.report.clone(),
+            alone: put.alone,
+        };
         let deadline = Instant::now() + self.settings.delivery_timeout;
         let (links, buffers) = (self.links.clone(), self.settings.sink.traits().buffers);
         let running = async move {
@@ -248,7 +257,7 @@ impl Delivery {
                 .into_actor(self)
                 .map(move |(host, told), delivery, ctx| {
                     if buffers && matches!(told, Told::Fine) {
-                        delivery.note_buffered(BufferedPut { lease, report }, &chunk);
+                        delivery.note_buffered(buffered, &chunk);
                     }
                     // Or it would hold its bytes while the task waits.
                     drop(chunk);

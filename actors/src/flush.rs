@@ -38,6 +38,8 @@ impl Default for FlushPolicy {
 pub(crate) struct BufferedPut {
     pub(crate) lease: u32,
     pub(crate) report: Report,
+    /// Flushed by itself, at once.
+    pub(crate) alone: bool,
 }
 
 /// What a task's sink has buffered since its last flush.
@@ -76,7 +78,8 @@ impl Buffered {
 
     /// Whether the flush comes before any more work.
     pub(crate) fn is_due(&self, policy: &FlushPolicy, now: Instant, call: u64) -> bool {
-        now >= self.since + policy.interval
+        self.puts.last().is_some_and(|put| put.alone)
+            || now >= self.since + policy.interval
             || policy.records.is_some_and(|limit| self.records >= limit)
             || policy.bytes.is_some_and(|limit| self.bytes >= limit)
             || call > self.call
@@ -138,24 +141,32 @@ mod tests {
     #[test]
     fn records_bytes_time_and_a_call_each_bring_the_flush() {
         let now = Instant::now();
-        let buffered = |len, bytes| {
+        let buffered = |len, bytes, alone| {
             let mut buffered = Buffered::new(now, 3);
             let (lease, report) = (1, Report::new(len as usize));
-            let put = BufferedPut { lease, report };
+            let put = BufferedPut {
+                lease,
+                report,
+                alone,
+            };
             buffered.add(put, &chunk(len, bytes), &POLICY);
             buffered
         };
-        assert!(!buffered(9, 100).is_due(&POLICY, now, 3));
-        assert!(buffered(10, 1).is_due(&POLICY, now, 3), "records");
-        assert!(buffered(5, 200).is_due(&POLICY, now, 3), "bytes");
-        assert!(buffered(1, 1).is_due(&POLICY, now + POLICY.interval, 3));
-        assert!(buffered(1, 1).is_due(&POLICY, now, 4), "called since");
+        assert!(!buffered(9, 100, false).is_due(&POLICY, now, 3));
+        assert!(buffered(10, 1, false).is_due(&POLICY, now, 3), "records");
+        assert!(buffered(5, 200, false).is_due(&POLICY, now, 3), "bytes");
+        assert!(buffered(1, 1, false).is_due(&POLICY, now + POLICY.interval, 3));
+        assert!(
+            buffered(1, 1, false).is_due(&POLICY, now, 4),
+            "called since"
+        );
         let unbounded = FlushPolicy {
             records: None,
             bytes: None,
             ..POLICY
         };
-        assert!(!buffered(1000, 1000).is_due(&unbounded, now, 3));
+        assert!(buffered(1, 1, true).is_due(&unbounded, now, 3), "alone");
+        assert!(!buffered(1000, 1000, false).is_due(&unbounded, now, 3));
     }
 
     #[test]

@@ -3,9 +3,8 @@
 
 use tokio::sync::oneshot;
 
-use crate::books::{Put, PutEnd};
+use crate::books::{FlushEnd, Put, PutEnd};
 use crate::outcome::{Cause, Rejection};
-use crate::ports::sink::SinkError;
 use crate::ports::source::SourceClosed;
 use crate::record::RecordId;
 
@@ -42,7 +41,7 @@ pub struct EndedPut {
 #[derive(Debug)]
 pub struct FlushedPuts {
     pub leases: Vec<u32>,
-    pub result: Result<(), SinkError>,
+    pub end: FlushEnd,
 }
 
 /// Delivery (or who found it dead) to acknowledger, and on to the supervisor.

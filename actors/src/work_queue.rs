@@ -28,6 +28,8 @@ pub struct History {
     /// How often a put of them found the sink unavailable, though it was not
     /// known to be.
     pub refusals: u32,
+    /// A flush failed over some of them: they are flushed by themselves.
+    pub alone: bool,
 }
 
 impl History {
@@ -315,6 +317,7 @@ mod tests {
         kills: 1,
         timeouts: 0,
         refusals: 2,
+        alone: true,
     };
 
     fn queue_of(len: usize) -> WorkQueue {

@@ -221,3 +221,36 @@ async fn accepted_after_the_put_only_when_that_is_said() {
     running.until("flushed", |it| it.flushes() > 3).await;
     assert_eq!(running.accepted(), 0);
 }
+
+/// A record that no flush survives, or that each rejects, among others.
+#[actix::test]
+async fn the_record_that_flushes_fail_over_is_found_and_the_others_are_delivered() {
+    const BAD: (i32, i64) = (0, 77);
+    tokio::time::pause();
+    for panics in [false, true] {
+        let sink = delivering().with_flush_of(move |records| match records.contains(&BAD) {
+            true if panics => panic!("by plan"),
+            true => Err(SinkError::RejectedOne("one of these".into())),
+            false => Ok(()),
+        });
+        let running = Running::start(&sink, |spec| {
+            spec.policy.tolerance = Tolerance::All;
+            spec.flush.records = Some(50);
+            spec.flush.interval = Duration::from_secs(1);
+        });
+        running
+            .until("accepted", |it| it.accepted() == RECORDS - 1)
+            .await;
+        running
+            .until("rejected", |it| it.source.fate(0, BAD.1) == Fate::Rejected)
+            .await;
+        // Each put of the flush by itself, and the bad one in halves.
+        assert!(running.flushes() < 30, "{}", running.flushes());
+        let mut delivered = running.seen.delivered.lock().clone();
+        delivered.sort_unstable();
+        let others = (0..RECORDS as i64).map(|offset| (0, offset));
+        let others: Vec<_> = others.filter(|id| *id != BAD).collect();
+        assert_eq!(delivered, others, "each once");
+        assert!((0..RECORDS as i64).all(|offset| running.source.delivery_count(0, offset) == 1));
+    }
+}

@@ -74,6 +74,7 @@ impl Books {
                 lease,
                 chunk,
                 report,
+                alone: history.alone,
             });
         }
     }
@@ -172,44 +173,8 @@ impl Books {
         effects
     }
 
-    /// Takes what became of a flush that covered these puts.
-    pub fn flushed(
-        &mut self,
-        leases: &[u32],
-        result: &Result<(), SinkError>,
-        now: Instant,
-    ) -> Effects {
-        self.now = now;
-        let mut effects = Effects::default();
-        for lease in leases {
-            let Some(put) = self.puts.refer(*lease) else {
-                continue;
-            };
-            let places = self.puts.take_buffered(*lease);
-            match result {
-                Ok(()) => self.deliver(&put, &places, &mut effects),
-                // Who of all that was buffered is to blame, no split can tell.
-                Err(SinkError::Retry(cause) | SinkError::RejectedOne(cause)) => {
-                    self.retry(&put, &places, cause, &mut effects);
-                }
-                Err(SinkError::Unavailable(_) | SinkError::UnavailableFor(..)) => {
-                    self.refused(&put, &places, &mut effects);
-                }
-                Err(SinkError::Fatal(_)) => {
-                    let work = self.take_back(&put, &places, put.history);
-                    self.put_again(work, &mut effects);
-                }
-            }
-            if self.puts.get(*lease).is_some_and(|put| put.ended) {
-                self.puts.take(*lease);
-            }
-        }
-        self.let_others_in(&mut effects);
-        effects
-    }
-
     /// While only so many tasks may put, the end of one lets another in.
-    fn let_others_in(&self, effects: &mut Effects) {
+    pub(super) fn let_others_in(&self, effects: &mut Effects) {
         effects.work |= !self.circuit.is_closed();
     }
 

@@ -8,6 +8,7 @@ mod acquisitions;
 mod copies;
 mod deliveries;
 mod effects;
+mod flushes;
 mod hanging;
 mod in_vain;
 mod letters;
@@ -32,7 +33,7 @@ pub use effects::Effects;
 pub(crate) use in_vain::many;
 pub use notice::{Alike, Notice};
 pub use policy::{Policy, Retriable, Tolerance};
-pub use puts::{Put, PutEnd};
+pub use puts::{FlushEnd, Put, PutEnd};
 pub use shared::SharedBooks;
 pub use waiting::{DeadLetterTotals, Letter, Letters};
 

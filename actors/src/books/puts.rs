@@ -16,6 +16,18 @@ pub struct Put {
     pub lease: u32,
     pub chunk: Chunk,
     pub report: Report,
+    /// A sink that buffers is to be flushed before it and behind it.
+    pub alone: bool,
+}
+
+/// How a flush ended.
+#[derive(Clone, Debug)]
+pub enum FlushEnd {
+    Answered(Result<(), SinkError>),
+    /// The sink panicked; the task is gone.
+    Panicked(Cause),
+    /// It took longer than `share.delivery.timeout.ms`; the task is gone.
+    TimedOut,
 }
 
 /// How a put ended.

@@ -381,18 +381,6 @@ fn what_is_due_waits_for_a_task_and_no_longer_for_its_time() {
 }
 
 #[test]
-fn no_record_is_blamed_for_a_flush_that_rejects_one() {
-    let mut books = books(None, Tolerance::All);
-    let put = deliver(&mut books, 0..1, 1);
-    let now = Instant::now();
-    books.put_ended(put.lease, PutEnd::Answered(Ok(())), true, now);
-    let rejected = Err(SinkError::RejectedOne("one of these".into()));
-    let effects = books.flushed(&[put.lease], &rejected, now);
-    assert!(effects.settle.is_empty());
-    assert_eq!(books.queue().waiting(), 1, "tried again after a while");
-}
-
-#[test]
 fn what_takes_too_long_twice_is_released_through_the_gate() {
     let mut books = books(None, Tolerance::None);
     let put = deliver(&mut books, 0..2, 1);

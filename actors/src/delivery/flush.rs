@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use super::DeliveryLinks;
 use super::put::Told;
+use crate::books::FlushEnd;
 use crate::flush::BufferedPut;
 use crate::messages::{FlushedPuts, TaskEnd};
+use crate::outcome::Cause;
+use crate::ports::sink::SinkError;
 use crate::progress::NO_RECORD;
 use crate::sink_host::SinkHost;
 
@@ -22,21 +25,35 @@ pub(super) async fn flush(
         flushed = tokio::time::timeout(timeout, call) => flushed,
         () = links.kill.dead() => return Told::Killed,
     };
-    let result = match flushed.map(|called| links.error_log.called(called)) {
-        Ok(Ok(result)) => result,
-        Ok(Err(cause)) => return Told::Gone(TaskEnd::Died(cause)),
-        Err(_) => return Told::Gone(TaskEnd::Died("the flush took too long".into())),
+    let end = match flushed.map(|called| links.error_log.called(called)) {
+        Ok(Ok(answer)) => FlushEnd::Answered(answer),
+        Ok(Err(cause)) => FlushEnd::Panicked(cause),
+        Err(_) => FlushEnd::TimedOut,
     };
-    if result.is_ok() {
+    if matches!(end, FlushEnd::Answered(Ok(()))) {
         puts.iter().for_each(|put| put.report.vouch());
     }
     let leases: Vec<u32> = puts.iter().map(|put| put.lease).collect();
-    let told = Told::of(&result, &leases, links);
-    if let (Told::Failed, Err(error)) = (&told, &result) {
+    let told = told(&end, &leases, links);
+    links.tell(FlushedPuts { leases, end }).await;
+    told
+}
+
+fn told(end: &FlushEnd, leases: &[u32], links: &DeliveryLinks) -> Told {
+    let answer = match end {
+        FlushEnd::Answered(answer) => answer,
+        FlushEnd::Panicked(cause) => return Told::Gone(TaskEnd::Died(cause.clone())),
+        FlushEnd::TimedOut => {
+            let cause = Cause::from("a flush took too long");
+            links.note(leases, &Err(SinkError::Retry(cause.clone())));
+            return Told::Gone(TaskEnd::Died(cause));
+        }
+    };
+    let told = Told::of(answer, leases, links);
+    if let (Told::Failed, Err(error)) = (&told, answer) {
         tracing::warn!(
             connector = %links.connector, task = links.task, %error, "flush failed"
         );
     }
-    links.tell(FlushedPuts { leases, result }).await;
     told
 }

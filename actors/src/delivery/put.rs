@@ -102,6 +102,7 @@ async fn run_put(
         lease,
         chunk,
         report,
+        ..
     } = put;
     let _counted = links.meter.put(chunk.len());
     let call = links

@@ -39,7 +39,8 @@ pub enum SinkError {
     #[error("sink unavailable for {1:?}: {0}")]
     UnavailableFor(Cause, Duration),
     /// Some record of this chunk can never be delivered, and the sink cannot
-    /// tell which. The chunk is split until it is found.
+    /// tell which. The chunk is split until it is found, and so is what a flush
+    /// covered.
     #[error("{0}")]
     RejectedOne(Cause),
     /// This instance is of no use any more; the connector must be mended.

@@ -27,7 +27,7 @@ pub enum Act {
 }
 
 type Plan = Arc<dyn Fn(&SinkRecord, usize) -> Act + Send + Sync>;
-type FlushPlan = Arc<dyn Fn(usize) -> Result<(), SinkError> + Send + Sync>;
+type FlushPlan = Arc<dyn Fn(usize, &[(i32, i64)]) -> Result<(), SinkError> + Send + Sync>;
 
 /// What all instances have seen.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ impl FakeSinkFactory {
     pub fn new(plan: impl Fn(&SinkRecord, usize) -> Act + Send + Sync + 'static) -> Self {
         Self {
             plan: Arc::new(plan),
-            flush_plan: Arc::new(|_| Ok(())),
+            flush_plan: Arc::new(|_, _| Ok(())),
             traits: SinkTraits::default(),
             seen: Arc::default(),
         }
@@ -72,7 +72,17 @@ impl FakeSinkFactory {
         mut self,
         plan: impl Fn(usize) -> Result<(), SinkError> + Send + Sync + 'static,
     ) -> Self {
-        self.flush_plan = Arc::new(plan);
+        self.flush_plan = Arc::new(move |flushes, _| plan(flushes));
+        self
+    }
+
+    /// The plan gets partition and offset of each record that is flushed.
+    #[must_use]
+    pub fn with_flush_of(
+        mut self,
+        plan: impl Fn(&[(i32, i64)]) -> Result<(), SinkError> + Send + Sync + 'static,
+    ) -> Self {
+        self.flush_plan = Arc::new(move |_, records| plan(records));
         self
     }
 
@@ -162,7 +172,7 @@ impl Sink for FakeSink {
         let flushes = self.seen.flushes.fetch_add(1, Ordering::SeqCst);
         // What a failed flush had is put again.
         let buffered = std::mem::take(&mut self.buffered);
-        (self.flush_plan)(flushes)?;
+        (self.flush_plan)(flushes, &buffered)?;
         self.seen.delivered.lock().extend(buffered);
         Ok(())
     }
