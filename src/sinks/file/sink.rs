@@ -1,13 +1,11 @@
 //! Appends at `put`, makes it last at `flush`.
 
-use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -31,13 +29,13 @@ impl FileFactory {
 }
 
 impl SinkFactory for FileFactory {
-    /// Not blocking: encoding, writes and syncs run on tokio's blocking
-    /// threads.
+    /// Writes and syncs may hang, on a file of a server that is away: on a
+    /// thread of the task's own, which is counted when it does not come back.
     fn traits(&self) -> SinkTraits {
         SinkTraits {
             buffers: true,
             idempotent: false,
-            blocking: false,
+            blocking: true,
         }
     }
 
@@ -56,8 +54,7 @@ impl SinkFactory for FileFactory {
 }
 
 struct FileSink {
-    /// Locked on blocking threads only. A put that was dropped may still hold
-    /// it.
+    /// Shared with the clock, which runs on the same thread.
     writer: Arc<Mutex<Writer>>,
     rotate_every: Option<Duration>,
     /// Completes files when nothing is put.
@@ -67,7 +64,7 @@ struct FileSink {
 #[async_trait]
 impl Sink for FileSink {
     async fn open(&mut self) -> Result<(), SinkError> {
-        with(&self.writer, Writer::open).await?;
+        self.writer.lock().open()?;
         self.clock = self
             .rotate_every
             .map(|every| rotate(Arc::clone(&self.writer), every));
@@ -75,33 +72,19 @@ impl Sink for FileSink {
     }
 
     async fn put(&mut self, chunk: Chunk, report: Report) -> Result<(), SinkError> {
-        let now = Instant::now();
-        with(&self.writer, move |writer| writer.put(&chunk, &report, now)).await
+        self.writer.lock().put(&chunk, &report, Instant::now())
     }
 
     async fn flush(&mut self) -> Result<(), SinkError> {
-        with(&self.writer, Writer::flush).await
+        self.writer.lock().flush()
     }
 
     async fn close(&mut self) {
         drop(self.clock.take());
-        if let Err(error) = with(&self.writer, Writer::close).await {
+        if let Err(error) = self.writer.lock().close() {
             tracing::warn!(%error, "file was not closed as it should be");
         }
     }
-}
-
-/// Works with the writer where it may block.
-async fn with<T: Send + 'static>(
-    writer: &Arc<Mutex<Writer>>,
-    work: impl FnOnce(&mut Writer) -> Result<T, SinkError> + Send + 'static,
-) -> Result<T, SinkError> {
-    let writer = Arc::clone(writer);
-    let done = spawn_blocking(move || work(&mut writer.lock())).await;
-    done.unwrap_or_else(|error| match error.try_into_panic() {
-        Ok(panic) => resume_unwind(panic),
-        Err(_) => Err(SinkError::Retry("the worker is stopping".into())),
-    })
 }
 
 /// Completes files by the wall clock, also when no records come.
@@ -109,7 +92,7 @@ fn rotate(writer: Arc<Mutex<Writer>>, every: Duration) -> AbortOnDropHandle<()> 
     AbortOnDropHandle::new(tokio::spawn(async move {
         loop {
             let now = Instant::now();
-            let next = with(&writer, move |writer| writer.rotate_when_due(now)).await;
+            let next = writer.lock().rotate_when_due(now);
             let next = next.unwrap_or_else(|error| {
                 tracing::warn!(%error, "file could not be rotated");
                 None

@@ -3,13 +3,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::join_all;
 use tempfile::TempDir;
 use tokio::time::sleep;
 
+use sluice_actors::chunk::Chunk;
 use sluice_actors::outcome::Outcome;
 use sluice_actors::ports::sink::{Sink, SinkError, SinkFactory, TaskContext};
 use sluice_actors::record::SinkRecord;
+use sluice_actors::report::Report;
 use sluice_actors::value::{Datum, Value};
 
 use crate::config::definition::Faults;
@@ -78,6 +81,27 @@ async fn keeps_the_contract_of_sinks() {
         let folder = folder();
         check(&factory(&folder, OWN_FILE, settings)).await;
     }
+}
+
+/// So that what hangs there is counted, with all that hangs of the connector.
+#[tokio::test]
+async fn all_that_may_hang_does_so_on_the_thread_of_its_task() {
+    let folder = folder();
+    let settings = &[("rotate.bytes", "20")][..];
+    let factory = factory(&folder, OWN_FILE, settings);
+    assert!(factory.traits().blocking);
+    let mut sink = factory.create(&task(0)).unwrap();
+    let never_yields = "a call that yields has left its thread";
+    let opened = sink.open().now_or_never();
+    assert_eq!(opened.expect(never_yields), Ok(()));
+    let report = Report::new(1);
+    let chunk = Chunk::new(vec![text_record(0, "a long line, which fills a file")]);
+    let put = sink.put(chunk, report).now_or_never();
+    assert_eq!(put.expect(never_yields), Ok(()));
+    let flushed = sink.flush().now_or_never();
+    assert_eq!(flushed.expect(never_yields), Ok(()));
+    sink.close().now_or_never().expect(never_yields);
+    assert_eq!(rotated(&folder), ["a long line, which fills a file\n"]);
 }
 
 /// A folder on a disk that can be taken away: a link that leads nowhere then,
