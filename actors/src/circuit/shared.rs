@@ -35,7 +35,7 @@ impl SharedCircuit {
         self.circuit.lock().outages()
     }
 
-    /// Whether no task puts.
+    /// Whether the sink takes no records.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.circuit.lock().outage().is_some()
