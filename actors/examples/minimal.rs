@@ -14,13 +14,13 @@ use sluice_actors::chunk::Chunk;
 use sluice_actors::credit::Credit;
 use sluice_actors::error_log::ErrorLog;
 use sluice_actors::flush::FlushPolicy;
-use sluice_actors::gate::Gate;
 use sluice_actors::live_view::LiveView;
 use sluice_actors::messages::Drained;
 use sluice_actors::ports::sink::{Sink, SinkError, SinkFactory, SinkTraits, TaskContext};
 use sluice_actors::report::Report;
 use sluice_actors::retry::RetryPolicy;
 use sluice_actors::supervisor::{Pipeline, PipelineSpec};
+use sluice_actors::terms::Terms;
 use sluice_actors::testing::{AsTheyAre, FakeSource, Fate, conversion_of_values};
 use sluice_actors::threads::Threads;
 
@@ -64,7 +64,7 @@ fn spec() -> PipelineSpec {
             tolerance: Tolerance::None,
             retry: RetryPolicy::default(),
             retriable: Retriable::Hold,
-            gate: Gate::new(5),
+            terms: Terms::new(5, 2000),
             max_put_records: 10,
             tasks: 3,
             parking: None,
@@ -75,7 +75,6 @@ fn spec() -> PipelineSpec {
         flush: FlushPolicy::default(),
         accepts_after_put: false,
         max_in_flight_records: None,
-        span: 2000,
         error_log: ErrorLog {
             enable: true,
             include_messages: true,

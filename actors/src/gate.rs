@@ -17,6 +17,11 @@ impl Gate {
         }
     }
 
+    #[must_use]
+    pub const fn delivery_count_limit(self) -> u16 {
+        self.delivery_count_limit
+    }
+
     /// Whether a record with this delivery count may go back to the broker.
     #[must_use]
     pub const fn may_release(self, delivery_count: u16) -> bool {

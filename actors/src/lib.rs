@@ -6,7 +6,7 @@
 //! - Actors, one file each: [`poller`], [`converter`], [`delivery`],
 //!   [`acknowledger`], [`letter_writer`], and the [`supervisor`] that keeps them alive.
 //! - Pure state machines that decide: [`books`] over [`intake`], [`ledger`]
-//!   and [`work_queue`], [`window`], [`retry`], [`gate`], [`circuit`],
+//!   and [`work_queue`], [`window`], [`retry`], [`gate`], [`terms`], [`circuit`],
 //!   [`flush`], [`near_limit`], [`parking`], `hang`.
 //! - What holds them together: [`messages`], [`mailbox`], [`credit`],
 //!   [`kill_switch`], [`threads`], `inbox`, `outlet`, `progress`, [`live_view`], [`error_log`].
@@ -48,6 +48,7 @@ mod sink_host;
 pub mod starts;
 mod stuck_threads;
 pub mod supervisor;
+pub mod terms;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod threads;

@@ -67,6 +67,8 @@ pub struct ConnectorView {
     pub trouble: Option<Cause>,
     /// Why letters fail, while some do.
     pub letter_trouble: Option<Cause>,
+    /// What of the group's settings is in the way.
+    pub group_trouble: Option<Cause>,
     /// The operator wants it to begin anew; not over yet.
     pub is_restarting: bool,
     /// It was at work once: joined, and with its sinks open, but for those that
@@ -99,6 +101,8 @@ pub struct ConnectorView {
     /// The offset that keeps each partition back, the one that has done so
     /// longest first.
     pub pins: Vec<Pin>,
+    /// `share.delivery.count.limit`, as it was read last.
+    pub delivery_limit: u16,
     /// How often the record that came most often may still be given back.
     pub attempts_left: Option<u16>,
     /// Open records that came again, and may be given back once more at most.
@@ -121,7 +125,8 @@ impl ConnectorView {
     /// What does not work now and is being tried again.
     #[must_use]
     pub fn trouble(&self) -> Option<&Cause> {
-        self.trouble.as_ref().or(self.letter_trouble.as_ref())
+        let trouble = self.trouble.as_ref().or(self.letter_trouble.as_ref());
+        trouble.or(self.group_trouble.as_ref())
     }
 
     /// Takes over what the books count.
@@ -148,6 +153,7 @@ impl ConnectorView {
         self.letters_waiting = letters.len();
         self.letters = letters.totals();
         self.pins = books.pins();
+        self.delivery_limit = books.terms().gate.delivery_count_limit();
     }
 }
 
@@ -342,6 +348,11 @@ impl LiveView {
             view.lag = lag;
             view.positions = positions;
         });
+    }
+
+    /// What of a group's settings is in the way, if anything is.
+    pub fn set_group_trouble(&self, name: &str, trouble: Option<Cause>) {
+        self.update(&name.into(), |view| view.group_trouble = trouble);
     }
 
     /// A connector that never started.

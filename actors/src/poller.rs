@@ -30,8 +30,6 @@ pub(crate) struct PollerLinks {
     pub(crate) supervisor: Mailbox<Supervisor>,
     pub(crate) view: Arc<LiveView>,
     pub(crate) kill: KillSwitch,
-    /// How far the open records of one partition may reach.
-    pub(crate) span: usize,
     /// The credit of the parking topic, if there is one.
     pub(crate) parked: Option<Arc<Credit>>,
 }
@@ -42,6 +40,8 @@ struct Look {
     seen: Observation,
     finished: u64,
     partitions: usize,
+    /// How far the open records of one partition may reach.
+    span: usize,
     open_parked: usize,
     returns: Returns,
     is_pinned: bool,
@@ -81,6 +81,7 @@ impl Poller {
         let books = self.links.books.lock();
         let (ledger, queued) = (books.ledger(), books.queue().ready());
         let open_parked = books.open_parked();
+        let span = books.terms().span;
         Look {
             seen: Observation {
                 elapsed: now - self.looked_at,
@@ -93,10 +94,11 @@ impl Poller {
             },
             finished: books.finished(),
             partitions: ledger.partitions(),
+            span,
             open_parked,
             returns: books.returns(),
-            is_pinned: ledger.waits_for_flush(self.links.span as u64),
-            is_clogged: books.letters().is_clogged(),
+            is_pinned: ledger.waits_for_flush(span as u64),
+            is_clogged: books.is_clogged(),
         }
     }
 
@@ -109,7 +111,7 @@ impl Poller {
         let (seen, is_clogged) = (look.seen, look.is_clogged);
         self.looked_at = now;
         self.finished = look.finished;
-        self.window.bound(self.links.span, look.partitions);
+        self.window.bound(look.span, look.partitions);
         let records = self.window.observe(seen);
         let (books, kill) = (Arc::clone(&self.links.books), self.links.kill.clone());
         let closed = || is_clogged || !books.is_polling() || kill.is_dead();

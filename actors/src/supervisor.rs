@@ -15,6 +15,7 @@ mod stand_in;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +43,7 @@ use crate::ports::source::{Source, SourceEvents};
 use crate::record::RecordId;
 use crate::retry::RetryPolicy;
 use crate::stuck_threads::StuckThreads;
+use crate::terms::Terms;
 use crate::threads::Threads;
 use drain::Draining;
 use generation::Generation;
@@ -67,9 +69,6 @@ pub struct PipelineSpec {
     pub accepts_after_put: bool,
     /// `share.max.in.flight.records`; `None` adapts.
     pub max_in_flight_records: Option<usize>,
-    /// `share.partition.max.record.locks`: how far the open records of one
-    /// partition may reach.
-    pub span: usize,
     pub error_log: ErrorLog,
     /// Where records go that are put aside; `None`: the broker is told.
     pub dead_letters: Option<Arc<dyn DeadLetterQueue>>,
@@ -94,9 +93,10 @@ impl PipelineSpec {
 }
 
 /// A running connector.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Pipeline {
     supervisor: Mailbox<Supervisor>,
+    outlet: Outlet,
 }
 
 impl Pipeline {
@@ -124,6 +124,7 @@ impl Pipeline {
             source,
             error_log: spec.error_log,
         };
+        let own = outlet.clone();
         let addr = Supervisor::start_in_arbiter(&supervision, move |_| Supervisor {
             connector,
             delivery: DeliverySettings {
@@ -156,7 +157,14 @@ impl Pipeline {
         });
         Self {
             supervisor: Mailbox::new(addr, 16),
+            outlet: own,
         }
+    }
+
+    /// Takes what the group's settings allow from now on; records that are open
+    /// included.
+    pub fn set_terms(&self, terms: Terms) {
+        self.outlet.enter(|books| books.set_terms(terms));
     }
 
     /// Stops polling, finishes what is open, closes sinks and source; see
@@ -181,6 +189,15 @@ impl Pipeline {
     /// Its records stay locked, and none is lost.
     pub async fn restart_task(&self, task: u32) {
         let _ = self.supervisor.send(RestartTask(task)).await;
+    }
+}
+
+impl fmt::Debug for Pipeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Pipeline");
+        shown
+            .field("supervisor", &self.supervisor)
+            .finish_non_exhaustive()
     }
 }
 

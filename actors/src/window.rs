@@ -43,6 +43,7 @@ pub struct Window {
     lately: f64,
     /// So many may keep failing in a topic where nothing else comes.
     few: f64,
+    adapts: bool,
 }
 
 impl Window {
@@ -57,13 +58,14 @@ impl Window {
             rate: 0.0,
             lately: 0.0,
             few: many(tasks) as f64,
+            adapts: true,
         }
     }
 
     /// Bounds the window by the span: no more can be locked than so many
     /// offsets in each of the partitions that records have come from.
     pub fn bound(&mut self, span: usize, partitions: usize) {
-        if self.min < self.max {
+        if self.adapts {
             let locks = (span * partitions.max(1)) as f64;
             self.max = locks.clamp(self.min, MAX_RECORDS);
         }
@@ -79,6 +81,7 @@ impl Window {
             rate: 0.0,
             lately: 0.0,
             few: 0.0,
+            adapts: false,
         }
     }
 
@@ -180,6 +183,9 @@ mod tests {
         narrow.bound(100, 1);
         narrow.observe(observation(0, 0, 500, true));
         assert_eq!(narrow.records(), 501, "one for each task all the same");
+        narrow.bound(2000, 1);
+        narrow.observe(observation(10_000, 0, 501, true));
+        assert!(narrow.records() > 501, "the span was raised");
     }
 
     #[test]

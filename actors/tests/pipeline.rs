@@ -7,11 +7,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use sluice_actors::books::{Policy, Tolerance};
 use sluice_actors::credit::Credit;
-use sluice_actors::gate::Gate;
 use sluice_actors::live_view::{ConnectorState, LiveView};
 use sluice_actors::ports::converter::{ConvertError, Converter};
 use sluice_actors::ports::sink::{SinkError, SinkTraits};
 use sluice_actors::supervisor::Pipeline;
+use sluice_actors::terms::Terms;
 use sluice_actors::testing::{
     Act, AsTheyAre, FakeSinkFactory, FakeSource, Fate, Seen, TestPipeline, conversion_of_values,
     policy, spec,
@@ -461,7 +461,7 @@ async fn last_attempt_while_down() -> (Running, Arc<AtomicBool>) {
         false => Act::Fail(SinkError::Unavailable("refused".into())),
     });
     let last = Policy {
-        gate: Gate::new(1),
+        terms: Terms::new(1, 2000),
         ..policy(2, Tolerance::None)
     };
     let running = start(&[1], last, &sink);

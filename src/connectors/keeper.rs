@@ -135,6 +135,7 @@ impl Orders {
 
 async fn drain(connector: &str, running: Running, deadline: Duration) -> bool {
     drop(running.topics);
+    drop(running.group);
     drop(running.lag);
     let drained = running.pipeline.drain(deadline).await;
     log_drained(connector, &drained);
@@ -209,8 +210,8 @@ pub(super) fn never_ran(ground: &Ground, connector: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use sluice_actors::books::{Policy, Tolerance};
-    use sluice_actors::gate::Gate;
     use sluice_actors::ports::sink::SinkError;
+    use sluice_actors::terms::Terms;
     use sluice_actors::testing::{
         Act, AsTheyAre, FakeSinkFactory, TestPipeline, conversion_of_values, policy, spec,
     };
@@ -225,7 +226,7 @@ mod tests {
     async fn pipeline_with_its_sink_down(limit: u16, view: &Arc<LiveView>) -> Pipeline {
         let sink = FakeSinkFactory::new(|_, _| Act::Fail(SinkError::Unavailable("down".into())));
         let policy = Policy {
-            gate: Gate::new(limit),
+            terms: Terms::new(limit, 2000),
             ..policy(1, Tolerance::None)
         };
         let spec = spec(policy, conversion_of_values(AsTheyAre), Arc::new(sink));

@@ -1,6 +1,7 @@
 //! The life of connectors on this worker: make ready, start, watch, drain.
 
 mod dead_letters;
+mod group;
 mod keeper;
 mod lag;
 mod manager;

@@ -10,6 +10,7 @@ use sluice_actors::supervisor::Parking;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
+use super::group::ReadGroup;
 use super::lag;
 use super::start::{SERVERS, StartError, connect, prepare_group, source_config};
 use crate::config::connector::{
@@ -35,6 +36,7 @@ pub(super) struct OwnSource {
 /// Where a connector's records are parked: topic and group are there.
 pub(super) struct ParkingPlace {
     core: Parking,
+    settings: GroupSettings,
     kafka: Kafka,
 }
 
@@ -91,14 +93,18 @@ pub(super) async fn prepare(
     if let Some(warning) = admin.create_lasting_topic(topic).await? {
         tracing::warn!(connector = %config.name, "{warning}");
     }
-    make_group_ready(config, parking, admin, own).await?;
+    let settings = make_group_ready(config, parking, admin, own).await?;
     let core = Parking {
         topic: parking.topic.as_str().into(),
         lot: Arc::new(ParkingTopic::new(parking)),
         credit: Credit::new(BYTES_AT_ONCE),
     };
     let kafka = connect(&config.consumer.client, SERVERS).await?;
-    Ok(Some(ParkingPlace { core, kafka }))
+    Ok(Some(ParkingPlace {
+        core,
+        settings,
+        kafka,
+    }))
 }
 
 /// The group of the parking topic is as the connector's own is, but that it
@@ -109,7 +115,7 @@ async fn make_group_ready(
     parking: &ParkingConfig,
     admin: &Admin,
     own: &GroupSettings,
-) -> Result<(), StartError> {
+) -> Result<GroupSettings, StartError> {
     let group = &parking.topic;
     let check = ShareGroupCheck {
         connector: config.name.clone(),
@@ -134,7 +140,7 @@ async fn make_group_ready(
             limit.value, own.delivery_limit.value
         )));
     }
-    Ok(())
+    Ok(settings)
 }
 
 /// The attempts and the locks that the connector's group really has.
@@ -153,6 +159,14 @@ impl ParkingPlace {
         self.core.clone()
     }
 
+    /// The group of the parking topic.
+    pub(super) fn group(&self) -> ReadGroup {
+        ReadGroup {
+            id: self.core.topic.to_string(),
+            settings: self.settings.clone(),
+        }
+    }
+
     /// Starts both sources; returns the connector's own one, both as one, and
     /// their events.
     pub(super) fn start(
@@ -161,7 +175,7 @@ impl ParkingPlace {
         own: OwnSource,
         runtime: &Handle,
     ) -> (Arc<ShareSource>, Arc<dyn Source>, SourceEvents) {
-        let Self { core, kafka } = self;
+        let Self { core, kafka, .. } = self;
         let (events, told) = mpsc::channel(EVENTS);
         let states = States::default();
         let states_of_parked = states.clone();

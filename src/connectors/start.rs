@@ -10,16 +10,17 @@ use sluice_actors::books::{Policy, Retriable, Tolerance};
 use sluice_actors::conversion::Conversion;
 use sluice_actors::credit::Credit;
 use sluice_actors::flush::FlushPolicy;
-use sluice_actors::gate::Gate;
 use sluice_actors::live_view::LiveView;
 use sluice_actors::parking::ParkingPolicy;
 use sluice_actors::ports::source::Source;
 use sluice_actors::retry::RetryPolicy;
 use sluice_actors::supervisor::{Pipeline, PipelineSpec};
+use sluice_actors::terms::Terms;
 use sluice_actors::threads::Threads;
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::group::{self, ReadGroup, ReadGroups, no_renewal};
 use super::lag::Groups;
 use super::parking::{OwnSource, ParkingPlace};
 use super::{dead_letters, lag, parking, topics};
@@ -96,6 +97,8 @@ pub(super) struct Running {
     /// What keeps the topics and the lag up to date.
     pub(super) topics: Option<AbortOnDropHandle<()>>,
     pub(super) lag: AbortOnDropHandle<()>,
+    /// What keeps the pipeline to its groups' settings.
+    pub(super) group: AbortOnDropHandle<()>,
 }
 
 /// Starts a connector, once.
@@ -130,6 +133,13 @@ pub(super) async fn start(
     spec.dead_letters = dead_letters;
     let parked = parking::prepare(config, &admin, &settings).await?;
     spec.parking = parked.as_ref().map(ParkingPlace::core);
+    let groups = ReadGroups {
+        own: ReadGroup {
+            id: config.share.group_id.clone(),
+            settings,
+        },
+        parked: parked.as_ref().map(ParkingPlace::group),
+    };
 
     let names: Vec<Arc<str>> = names.into_iter().map(Arc::from).collect();
     let credit = Credit::new(config.share.max_in_flight_bytes);
@@ -160,7 +170,13 @@ pub(super) async fn start(
         Arc::clone(&ground.view),
         &ground.runtime,
     );
-    let topics = topics::keep(config, selection, admin, source, &ground.runtime);
+    let topics = topics::keep(
+        config,
+        selection,
+        Arc::clone(&admin),
+        source,
+        &ground.runtime,
+    );
     let pipeline = Pipeline::start(
         spec,
         joined,
@@ -169,10 +185,19 @@ pub(super) async fn start(
         ground.threads.clone(),
         Arc::clone(&ground.view),
     );
+    let group = group::keep(
+        config,
+        groups,
+        admin,
+        pipeline.clone(),
+        Arc::clone(&ground.view),
+        &ground.runtime,
+    );
     Ok(Running {
         pipeline,
         topics,
         lag,
+        group,
     })
 }
 
@@ -273,10 +298,7 @@ pub(super) async fn prepare_group(
     }
     match prepared.settings.renew_enabled.value {
         true => Ok(prepared.settings),
-        false => Err(StartError::Refused(format!(
-            "share.renew.acknowledge.enable is false on share group {group}: records that are held \
-             would lose their locks; set it to true"
-        ))),
+        false => Err(StartError::Refused(no_renewal(group))),
     }
 }
 
@@ -337,7 +359,10 @@ fn pipeline_spec(
                 true => Retriable::Release,
                 false => Retriable::Hold,
             },
-            gate: Gate::new(settings.delivery_limit.value),
+            terms: Terms::new(
+                settings.delivery_limit.value,
+                settings.max_record_locks.value as usize,
+            ),
             max_put_records: config.max_put_records,
             tasks: config.tasks_max,
             parking: config.parking.as_ref().map(|parking| ParkingPolicy {
@@ -361,7 +386,6 @@ fn pipeline_spec(
         },
         accepts_after_put: config.flush.accepts_after_put,
         max_in_flight_records: config.share.max_in_flight_records,
-        span: settings.max_record_locks.value as usize,
         error_log: config.errors.log,
         dead_letters: None,
         parking: None,

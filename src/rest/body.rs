@@ -114,6 +114,7 @@ fn details(sight: &ConnectorSight) -> Value {
         "records_held": view.held,
         "bytes_held": view.held_bytes,
         "window_records": view.window,
+        "delivery_limit": view.delivery_limit,
         "attempts_left": view.attempts_left,
         "records_near_limit": view.near_limit,
         "group_lag_records": view.lag,

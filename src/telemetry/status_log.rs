@@ -51,6 +51,7 @@ fn log(name: &str, connector: &ConnectorView, tasks_running: usize) {
         fenced = totals.fenced,
         renewed = totals.renewed,
         retries = connector.retries,
+        delivery_limit = connector.delivery_limit,
         in_flight = connector.in_flight,
         queued = connector.queued,
         waiting = connector.waiting,

@@ -17,6 +17,7 @@ mod ending;
 mod fairness;
 mod figures;
 mod flushing;
+mod group_settings;
 mod groups;
 mod history;
 mod http;

@@ -63,7 +63,7 @@ impl Books {
     fn hang(&mut self, put: &PutRef, record: &SinkRecord, is_alone: bool) -> Hung {
         let parks = self.policy.parking.is_some();
         let is_last =
-            put.history.timeouts > 0 && !self.policy.gate.may_release(record.delivery_count);
+            put.history.timeouts > 0 && !self.policy.terms.gate.may_release(record.delivery_count);
         let others_go_on = parks && self.others_go_on(record);
         let again = (parks || is_last).then(|| self.fail(record, Some(put.handed_out), 0.0));
         match again {

@@ -62,6 +62,7 @@ impl Books {
             ..Effects::default()
         };
         self.forget_letters(&mut effects);
+        self.forget_withheld();
         self.park_pins(now, &mut effects);
         effects
     }

@@ -20,6 +20,7 @@ mod puts;
 mod rest;
 mod settling;
 mod shared;
+mod terms;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -42,8 +43,9 @@ use crate::credit::Credit;
 use crate::intake::Intake;
 use crate::ledger::{Entry, Ledger};
 use crate::near_limit::NearLimit;
+use crate::outcome::Rejection;
 use crate::parking::Returns;
-use crate::record::{SinkRecord, TopicId};
+use crate::record::{RecordId, SinkRecord, TopicId};
 use crate::retry::RetryPolicy;
 use crate::work_queue::WorkQueue;
 use in_vain::InVain;
@@ -90,6 +92,8 @@ pub struct Books {
     letters: Letters,
     /// Else the broker is told of records that are put aside.
     writes_dead_letters: bool,
+    /// Records that would be rejected, with the reason, and cannot be now.
+    withheld: AHashMap<DeliveryKey, (RecordId, Rejection)>,
     policy: Policy,
     credit: Arc<Credit>,
     circuit: Arc<SharedCircuit>,
@@ -128,6 +132,7 @@ impl Books {
             in_vain: InVain::new(policy.tasks),
             letters: Letters::default(),
             writes_dead_letters: false,
+            withheld: AHashMap::new(),
             policy,
             credit,
             circuit: Arc::new(SharedCircuit::new(policy.tasks, rest)),
@@ -202,14 +207,14 @@ impl Books {
     /// Open records that the broker would soon archive.
     #[must_use]
     pub fn near_limit(&self) -> Option<NearLimit> {
-        self.ledger.came_often(self.policy.gate.near_limit())
+        self.ledger.came_often(self.policy.terms.gate.near_limit())
     }
 
     /// How often a record that is open may still be given back; none is.
     #[must_use]
     pub fn attempts_left(&self) -> Option<u16> {
         let count = self.ledger.highest_delivery_count()?;
-        Some(self.policy.gate.attempts_left(count))
+        Some(self.policy.terms.gate.attempts_left(count))
     }
 }
 

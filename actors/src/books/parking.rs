@@ -194,7 +194,7 @@ impl Books {
     fn waits_until(&self, record: &SinkRecord, now: Instant) -> Option<Instant> {
         let (policy, parked) = (self.policy.parking?, record.parked.as_deref()?);
         let due = policy.due(parked, now);
-        let may_wait = !self.hurries && self.policy.gate.may_release(record.delivery_count);
+        let may_wait = !self.hurries && self.policy.terms.gate.may_release(record.delivery_count);
         (due > now && may_wait).then_some(due)
     }
 

@@ -2,9 +2,9 @@
 
 use tokio::time::Instant;
 
-use crate::gate::Gate;
 use crate::parking::ParkingPolicy;
 use crate::retry::RetryPolicy;
+use crate::terms::Terms;
 
 /// `errors.tolerance`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct Policy {
     pub tolerance: Tolerance,
     pub retry: RetryPolicy,
     pub retriable: Retriable,
-    pub gate: Gate,
+    pub terms: Terms,
     /// `max.put.records`.
     pub max_put_records: usize,
     pub tasks: usize,
@@ -59,7 +59,7 @@ impl Policy {
         next_try: Option<Instant>,
         now: Instant,
     ) -> Again {
-        let may_release = self.gate.may_release(delivery_count);
+        let may_release = self.terms.gate.may_release(delivery_count);
         match (next_try, self.retriable, self.tolerance) {
             (_, Retriable::Release, _) | (None, Retriable::Hold, _) if may_release => {
                 Again::Release

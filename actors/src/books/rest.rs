@@ -13,7 +13,7 @@ impl Books {
     /// the broker would archive it.
     #[must_use]
     pub fn on_last_attempt(&self) -> Vec<RecordId> {
-        let gate = self.policy.gate;
+        let gate = self.policy.terms.gate;
         let open = self.ledger.unsettled();
         let last = open.filter(|(_, delivery_count)| !gate.may_release(*delivery_count));
         last.map(|(record, _)| record).collect()
@@ -25,10 +25,11 @@ impl Books {
     /// the broker archives it then, so each one is named.
     pub fn release_rest(&mut self, now: Instant) -> (Effects, Vec<RecordId>) {
         let mut effects = self.task_gone(None, now);
-        let gate = self.policy.gate;
+        let gate = self.policy.terms.gate;
         self.intake.clear();
         self.queue.clear();
         self.letters.clear();
+        self.withheld.clear();
         let released = self.ledger.settle_rest(Settlement::Release, |record| {
             gate.may_release(record.delivery_count)
         });
@@ -45,16 +46,10 @@ impl Books {
         let known = known.chain(self.intake.entries());
         let known = known.chain(self.letters.entries());
         let known: AHashSet<DeliveryKey> = known.map(key).collect();
-        let gate = self.policy.gate;
+        let gate = self.policy.terms.gate;
         let mut shut_out = 0_u64;
         let released = self.ledger.settle_rest(Settlement::Release, |record| {
-            let delivery = (
-                record.partition.topic_id,
-                record.partition.partition,
-                record.offset,
-                record.acquisition,
-            );
-            let forgotten = !record.held && !known.contains(&delivery);
+            let forgotten = !record.held && !known.contains(&key(record.entry()));
             let may = gate.may_release(record.delivery_count);
             shut_out += u64::from(forgotten && !may);
             forgotten && may

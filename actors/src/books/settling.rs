@@ -39,6 +39,18 @@ impl Remains {
     }
 }
 
+/// What becomes of a record that is rejected.
+#[derive(Clone, Copy)]
+enum Rejected {
+    /// The broker is told, and writes its dead letter, if any.
+    ByBroker,
+    WithLetter,
+    /// The broker would write none now, though it is to.
+    Withheld,
+    /// It fails the connector.
+    Fatal,
+}
+
 /// The put whose records are spoken of.
 #[derive(Clone, Debug)]
 pub(super) struct PutRef {
@@ -133,10 +145,11 @@ impl Books {
         effects: &mut Effects,
     ) {
         self.failing.remove(&key(entry));
-        let step = match (self.policy.tolerance, self.writes_dead_letters) {
-            (Tolerance::All, false) => Step::Settle(Settlement::Reject, self.now),
-            (Tolerance::All, true) => Step::PutAside(Aside::Dead),
-            (Tolerance::None, _) => Step::Hold,
+        let fate = self.fate_of_rejected();
+        let step = match fate {
+            Rejected::ByBroker => Step::Settle(Settlement::Reject, self.now),
+            Rejected::WithLetter => Step::PutAside(Aside::Dead),
+            Rejected::Withheld | Rejected::Fatal => Step::Hold,
         };
         if !self.step_one(lease, step, entry, effects) {
             return;
@@ -150,12 +163,12 @@ impl Books {
             task,
         } = remains();
         let rejection = rejection.clone();
-        match (self.policy.tolerance, self.writes_dead_letters) {
-            (Tolerance::All, false) => {
+        match fate {
+            Rejected::ByBroker => {
                 self.errors.skipped += 1;
                 effects.put_aside.push((record, rejection));
             }
-            (Tolerance::All, true) => {
+            Rejected::WithLetter => {
                 let letter = DeadLetter {
                     record,
                     original,
@@ -164,7 +177,17 @@ impl Books {
                 };
                 self.write(Waiting::dead(letter, entry, holds), effects);
             }
-            (Tolerance::None, _) => effects.failure = Some((record, rejection)),
+            Rejected::Withheld => self.withhold(key(entry), record, rejection),
+            Rejected::Fatal => effects.failure = Some((record, rejection)),
+        }
+    }
+
+    const fn fate_of_rejected(&self) -> Rejected {
+        match (self.policy.tolerance, self.writes_dead_letters) {
+            (Tolerance::None, _) => Rejected::Fatal,
+            (Tolerance::All, true) => Rejected::WithLetter,
+            (Tolerance::All, false) if self.policy.terms.may_reject => Rejected::ByBroker,
+            (Tolerance::All, false) => Rejected::Withheld,
         }
     }
 

@@ -8,7 +8,6 @@ use tokio::time::Instant;
 use super::{Alike, Books, Effects, Notice, Policy, PutEnd, Retriable, Tolerance, entry};
 use crate::chunk::Holds;
 use crate::credit::Credit;
-use crate::gate::Gate;
 use crate::intake::RawBatch;
 use crate::ledger::Entry;
 use crate::outcome::{Outcome, Rejection, Stage};
@@ -16,6 +15,7 @@ use crate::ports::sink::SinkError;
 use crate::ports::source::{LostRange, Settlement};
 use crate::record::{AcquiredBatch, CorruptRange, RawRecord};
 use crate::retry::RetryPolicy;
+use crate::terms::Terms;
 use crate::testing::{partition, raw_record, record};
 
 const LOCK: Duration = Duration::from_secs(30);
@@ -28,7 +28,7 @@ pub(super) fn books(retry_timeout: Option<Duration>, tolerance: Tolerance) -> Bo
             max_delay: Duration::from_secs(1),
         },
         retriable: Retriable::Hold,
-        gate: Gate::new(5),
+        terms: Terms::new(5, 2000),
         max_put_records: 10,
         tasks: 1,
         parking: None,

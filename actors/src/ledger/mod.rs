@@ -120,6 +120,17 @@ pub struct Unsettled<'a> {
     pub held: bool,
 }
 
+impl<'a> Unsettled<'a> {
+    #[must_use]
+    pub const fn entry(&self) -> Entry<'a> {
+        Entry {
+            partition: self.partition,
+            offset: self.offset,
+            acquisition: self.acquisition,
+        }
+    }
+}
+
 /// All open records of one connector on this worker.
 #[derive(Debug)]
 pub struct Ledger {

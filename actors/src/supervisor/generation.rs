@@ -116,7 +116,6 @@ impl Generation {
             supervisor,
             view: Arc::clone(&parts.view),
             kill: control_kill.clone(),
-            span: parts.spec.span,
             parked: parts.spec.parking.as_ref().map(|it| Arc::clone(&it.credit)),
         };
         let tasks = parts.spec.policy.tasks;

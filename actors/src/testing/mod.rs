@@ -25,11 +25,11 @@ use crate::books::{Policy, Retriable, Tolerance};
 use crate::conversion::Conversion;
 use crate::error_log::ErrorLog;
 use crate::flush::FlushPolicy;
-use crate::gate::Gate;
 use crate::ports::sink::SinkFactory;
 use crate::record::{RawRecord, SinkRecord, SourcePartition, TimestampType, TopicId};
 use crate::retry::RetryPolicy;
 use crate::supervisor::PipelineSpec;
+use crate::terms::Terms;
 use crate::value::Datum;
 
 /// A partition of a test topic.
@@ -53,7 +53,7 @@ pub fn policy(tasks: usize, tolerance: Tolerance) -> Policy {
         tolerance,
         retry: RetryPolicy::default(),
         retriable: Retriable::Hold,
-        gate: Gate::new(5),
+        terms: Terms::new(5, 2000),
         max_put_records: 500,
         tasks,
         parking: None,
@@ -73,7 +73,6 @@ pub fn spec(policy: Policy, conversion: Conversion, sink: Arc<dyn SinkFactory>) 
         flush: FlushPolicy::default(),
         accepts_after_put: false,
         max_in_flight_records: None,
-        span: 2000,
         error_log: ErrorLog {
             enable: true,
             include_messages: true,

@@ -98,6 +98,14 @@ impl Admin {
         }
     }
 
+    /// The settings that are in force for a share group now.
+    ///
+    /// # Errors
+    /// If they cannot be read; the error names the group.
+    pub async fn share_group_settings(&self, group: &str) -> Result<GroupSettings, AdminError> {
+        Ok(GroupSettings::read(&self.group_entries(group).await?))
+    }
+
     fn advice<'a>(&'a self, group: &'a str) -> Advice<'a> {
         Advice {
             bootstrap_servers: &self.bootstrap_servers,

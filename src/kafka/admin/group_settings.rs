@@ -221,9 +221,10 @@ fn parsed<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok()
 }
 
-impl fmt::Display for GroupSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown: [(&str, String, bool); 5] = [
+impl GroupSettings {
+    /// Key, value, and whether the broker said it.
+    pub(super) fn shown(&self) -> [(&'static str, String, bool); 5] {
+        [
             (
                 LOCK_DURATION,
                 self.lock_duration.value.as_millis().to_string(),
@@ -249,10 +250,15 @@ impl fmt::Display for GroupSettings {
                 self.auto_offset_reset.value.clone(),
                 self.auto_offset_reset.known,
             ),
-        ];
-        for (place, (key, value, known)) in shown.iter().enumerate() {
+        ]
+    }
+}
+
+impl fmt::Display for GroupSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (key, value, known)) in self.shown().into_iter().enumerate() {
             let gap = if place == 0 { "" } else { ", " };
-            let mark = if *known { "" } else { " (assumed)" };
+            let mark = if known { "" } else { " (assumed)" };
             write!(f, "{gap}{key}={value}{mark}")?;
         }
         Ok(())

@@ -38,7 +38,7 @@ pub const KEYS: &[Key] = &[
         "metadata.max.age.ms",
         Kind::DurationMs,
         Preset::Value("300000"),
-        "After what time topics and leaders are looked up again.",
+        "After what time topics and leaders are looked up again, and settings of the share group.",
     ),
     key(
         "connections.max.idle.ms",

@@ -1,0 +1,204 @@
+//! An operator changes a group's settings while a worker holds its records: the
+//! brokers keep to what is set at once, and the worker must follow.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use sluice_test_support::counting::Tally;
+use sluice_test_support::produce::{ids, json_records, produce};
+use sluice_test_support::receiver::{Receiver, Reply};
+use sluice_test_support::wait::eventually;
+use sluice_test_support::worker::Worker;
+
+use crate::history::{lines_of, log};
+use crate::stage::{Stage, wait_for_status};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const LIMIT: &str = "share.delivery.count.limit";
+const RENEWAL: &str = "share.renew.acknowledge.enable";
+const RECORDS: usize = 20;
+
+/// Lets the group's settings be read so often.
+fn read_often(connector: &mut Value) {
+    connector["consumer.override.metadata.max.age.ms"] = json!("300");
+}
+
+/// An endpoint that answers as it is told.
+struct Endpoint {
+    receiver: Receiver,
+    status: Arc<AtomicU16>,
+}
+
+impl Endpoint {
+    async fn answering(status: u16) -> Result<Self> {
+        let status = Arc::new(AtomicU16::new(status));
+        let plan = Arc::clone(&status);
+        let receiver = Receiver::start(move |_| Reply::status(plan.load(Ordering::SeqCst)));
+        Ok(Self {
+            receiver: receiver.await?,
+            status,
+        })
+    }
+
+    /// Returns how many have come before.
+    fn answers(&self, status: u16) -> usize {
+        self.status.store(status, Ordering::SeqCst);
+        self.receiver.count()
+    }
+
+    /// What has come since so many had.
+    fn since(&self, before: usize) -> Tally {
+        let arrivals = self.receiver.arrivals();
+        let bodies = arrivals.iter().skip(before).map(|it| &*it.body);
+        Tally::from_json_values(bodies, "/id")
+    }
+
+    /// Waits until each record has come so often.
+    async fn wait_for_each(&self, before: usize, times: usize) -> Result<()> {
+        eventually("each record is tried on", MINUTE, async || {
+            let tried = self.since(before);
+            for id in ids(RECORDS) {
+                let count = tried.count(&id);
+                ensure!(count >= times, "{id} was tried {count} times");
+            }
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// Records that have been delivered once, by a worker that was killed, and a
+/// worker that holds some of them for an endpoint that is down. The group lets
+/// each be delivered ten times.
+async fn second_delivery(stem: &str, keys: &[(&str, &str)]) -> Result<(Stage, Endpoint, Worker)> {
+    let stage = Stage::set(stem, 2).await?;
+    let settings = [(LIMIT, "10"), ("share.record.lock.duration.ms", "5000")];
+    stage.admin.alter_group(&stage.group(), &settings).await?;
+    let servers = stage.kafka.bootstrap_servers();
+    produce(servers, &stage.name, json_records(RECORDS, 2, 100)).await?;
+
+    let mut hoarder = stage.connector("null", 2);
+    hoarder["latency.ms"] = json!("600000");
+    hoarder["share.max.in.flight.records"] = json!("1000");
+    let first = stage.worker(&hoarder)?;
+    let has_all = |status: &Value| status["in_flight"] == RECORDS;
+    wait_for_status(&first, "it has them all", MINUTE, has_all).await?;
+    first.kill()?;
+
+    let endpoint = Endpoint::answering(503).await?;
+    let mut connector = stage.connector("http", 2);
+    connector["http.url"] = json!(endpoint.receiver.url("/"));
+    connector["errors.retry.delay.max.ms"] = json!("500");
+    read_often(&mut connector);
+    for (key, value) in keys {
+        connector[*key] = json!(value);
+    }
+    let second = stage.worker(&connector)?;
+    let holds = |status: &Value| {
+        status["redelivered"].as_u64() > Some(0)
+            && status["outage"] != ""
+            && status["delivery_limit"] == 10
+    };
+    wait_for_status(&second, "it holds some", MINUTE, holds).await?;
+    Ok((stage, endpoint, second))
+}
+
+/// The operator changes the limit, and the worker says so.
+async fn change_limit(stage: &Stage, worker: &Worker, from: u16, to: u16) -> Result<Value> {
+    let changed = [(LIMIT, &*to.to_string())];
+    stage.admin.alter_group(&stage.group(), &changed).await?;
+    let follows = |status: &Value| status["delivery_limit"] == to;
+    let status = wait_for_status(worker, "it follows", MINUTE, follows).await?;
+    let log = log(worker)?;
+    let told = format!("the group's settings have changed: {LIMIT} is {to} now, it was {from}");
+    let warned = lines_of(&log, "WARN");
+    let told = warned
+        .iter()
+        .filter(|line| line["message"] == told.as_str());
+    assert_eq!(told.count(), 1, "{warned:?}");
+    Ok(status)
+}
+
+/// KIP-1302's way of giving back at once, which archives a record at the limit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_that_is_lowered_under_open_records_archives_none_of_them() -> Result<()> {
+    let keys = [("share.retriable", "release")];
+    let (stage, endpoint, worker) = second_delivery("lowered", &keys).await?;
+    change_limit(&stage, &worker, 10, 2).await?;
+    // By the old limit they would all go back now, and be gone.
+    let before = endpoint.answers(500);
+    endpoint.wait_for_each(before, 2).await?;
+    let before = endpoint.answers(200);
+    let all = |status: &Value| status["accepted"] == RECORDS && status["in_flight"] == 0;
+    let status = wait_for_status(&worker, "all are accepted", MINUTE, all).await?;
+    for field in ["released", "lost", "rejected"] {
+        assert_eq!(status[field], 0, "{field} of {status}");
+    }
+    assert!(endpoint.since(before).missing(ids(RECORDS)).is_empty());
+    stage.wait_until_consumed(MINUTE).await?;
+    change_limit(&stage, &worker, 2, 7).await?;
+    assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_tolerated_is_put_aside_on_the_last_attempt_by_the_lowered_limit() -> Result<()> {
+    let keys = [
+        ("errors.tolerance", "all"),
+        ("errors.retry.timeout", "0"),
+        ("errors.log.enable", "true"),
+    ];
+    let (stage, endpoint, worker) = second_delivery("lowered-aside", &keys).await?;
+    change_limit(&stage, &worker, 10, 2).await?;
+    endpoint.answers(500);
+    let all = |status: &Value| status["rejected"] == RECORDS && status["in_flight"] == 0;
+    let status = wait_for_status(&worker, "all are put aside", MINUTE, all).await?;
+    assert_eq!(status["released"], 0, "{status}");
+    let mut told = log(&worker)?;
+    told.retain(|line| {
+        let cause = line["error"].as_str().unwrap_or_default();
+        line["message"] == "record put aside" && cause.starts_with("on its last delivery attempt")
+    });
+    assert_eq!(told.len(), RECORDS, "{told:?}");
+    stage.wait_until_consumed(MINUTE).await?;
+    assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_renewal_nothing_is_fetched_until_it_is_allowed_again() -> Result<()> {
+    let stage = Stage::set("no-renewal", 2).await?;
+    let mut connector = stage.to_null(2);
+    read_often(&mut connector);
+    let worker = stage.worker(&connector)?;
+    let servers = stage.kafka.bootstrap_servers();
+    let mut records: Vec<_> = json_records(2 * RECORDS, 2, 100).collect();
+    let later = records.split_off(RECORDS);
+    produce(servers, &stage.name, records).await?;
+    let accepted = |count: usize| move |status: &Value| status["accepted"] == count;
+    wait_for_status(&worker, "it works", MINUTE, accepted(RECORDS)).await?;
+
+    let group = stage.group();
+    stage
+        .admin
+        .alter_group(&group, &[(RENEWAL, "false")])
+        .await?;
+    let waits = |status: &Value| {
+        let trouble = status["trouble"].as_str().unwrap_or_default();
+        trouble.contains(RENEWAL) && trouble.contains(&group) && status["window"] == 0
+    };
+    wait_for_status(&worker, "it says why it waits", MINUTE, waits).await?;
+    produce(servers, &stage.name, later).await?;
+    stage
+        .admin
+        .alter_group(&group, &[(RENEWAL, "true")])
+        .await?;
+    let goes_on = |status: &Value| status["accepted"] == 2 * RECORDS && status["trouble"] == "";
+    wait_for_status(&worker, "it goes on", MINUTE, goes_on).await?;
+    Tally::from_json_lines(&stage.file(), "/id")?.exactly_once(ids(2 * RECORDS))?;
+    assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
+    Ok(())
+}
