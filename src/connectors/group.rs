@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::config::connector::ConnectorConfig;
+use crate::config::connector::{ConnectorConfig, DeadLetters};
 use crate::kafka::admin::{Admin, AdminError, GroupSettings, Readings};
 
 /// A share group and its settings, as they were read last.
@@ -86,6 +86,10 @@ struct Looker {
     connector: String,
     admin: Arc<Admin>,
     groups: ReadGroups,
+    /// The topic of the brokers' dead letters, if there is one.
+    letters: Option<String>,
+    /// Why none would arrive, when it was looked at last.
+    obstacle: Option<String>,
     readings: Readings,
 }
 
@@ -98,11 +102,17 @@ pub(super) fn keep(
     view: Arc<LiveView>,
     runtime: &Handle,
 ) -> AbortOnDropHandle<()> {
+    let letters = match &config.dead_letters {
+        DeadLetters::Broker { topic } => Some(topic.clone()),
+        DeadLetters::None | DeadLetters::Sluice(_) => None,
+    };
     let max_age = config.consumer.client.metadata_max_age;
     let mut looker = Looker {
         connector: config.name.clone(),
         admin,
         groups,
+        letters,
+        obstacle: None,
         readings: Readings::new(max_age, Instant::now()),
     };
     let looking = async move {
@@ -110,7 +120,7 @@ pub(super) fn keep(
         loop {
             tokio::time::sleep_until(looker.readings.due_at()).await;
             let failure = looker.look().await;
-            pipeline.set_terms(looker.groups.terms());
+            pipeline.set_terms(looker.terms());
             let trouble = looker.trouble(failure).map(Cause::from);
             looker.log(told.as_ref(), trouble.as_ref());
             view.set_group_trouble(&looker.connector, trouble.clone());
@@ -138,6 +148,13 @@ impl Looker {
                 Err(error) => failure = Some(error),
             }
         }
+        if let Some(topic) = &self.letters {
+            let group = &self.groups.own.id;
+            match self.admin.check_broker_dead_letters(group, topic).await {
+                Ok(checked) => self.obstacle = checked.err().map(|it| it.to_string()),
+                Err(error) => failure = Some(error),
+            }
+        }
         let now = Instant::now();
         let Some(error) = failure else {
             self.readings.succeeded(now);
@@ -148,13 +165,23 @@ impl Looker {
         (self.readings.failed(now) && self.groups.are_known()).then_some(error)
     }
 
+    fn terms(&self) -> Terms {
+        Terms {
+            may_reject: self.obstacle.is_none(),
+            ..self.groups.terms()
+        }
+    }
+
     /// The gravest first.
     fn trouble(&self, failure: Option<AdminError>) -> Option<String> {
         let renewal = self.groups.trouble();
+        let letters = self.obstacle.as_ref().map(|obstacle| {
+            format!("records that would be rejected are held meanwhile: {obstacle}")
+        });
         let failure = failure.map(|error| {
             format!("the group's settings may have changed, those read last are kept to: {error}")
         });
-        renewal.or(failure)
+        renewal.or(letters).or(failure)
     }
 
     fn log(&self, before: Option<&Cause>, now: Option<&Cause>) {
@@ -174,6 +201,9 @@ impl Looker {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use krafka::Kafka;
+    use krafka::testing::FakeBroker;
 
     use super::*;
     use crate::kafka::admin::Setting;
@@ -230,6 +260,50 @@ mod tests {
         ] {
             assert!(trouble.contains(said), "{trouble}");
         }
+    }
+
+    /// At a broker that tells no group's settings.
+    async fn blind(groups: ReadGroups) -> (FakeBroker, Looker) {
+        let broker = FakeBroker::start().await.unwrap();
+        let servers = broker.bootstrap_servers();
+        let kafka = Kafka::builder(servers.clone()).connect().await.unwrap();
+        let looker = Looker {
+            connector: "orders".to_owned(),
+            admin: Arc::new(Admin::new(kafka.admin(), servers)),
+            groups,
+            letters: Some("dlq.orders".to_owned()),
+            obstacle: Some("no topic".to_owned()),
+            readings: Readings::new(Duration::ZERO, Instant::now()),
+        };
+        (broker, looker)
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_read_any_more_is_kept_to_and_told_in_the_end() {
+        let (_broker, mut looker) = blind(groups(7, None)).await;
+        assert!(looker.look().await.is_none());
+        assert!(looker.look().await.is_none(), "it may pass");
+        let failure = looker.look().await.unwrap();
+        let terms = Terms {
+            may_reject: false,
+            ..Terms::new(7, 2000)
+        };
+        assert_eq!(looker.terms(), terms);
+        looker.obstacle = None;
+        let trouble = looker.trouble(Some(failure)).unwrap();
+        assert!(trouble.contains("those read last are kept to"), "{trouble}");
+        assert_eq!(looker.trouble(None), None);
+    }
+
+    #[tokio::test]
+    async fn who_could_never_read_the_limit_is_told_at_the_start_only() {
+        let mut unread = groups(2, None);
+        unread.own.settings.delivery_limit.known = false;
+        let (_broker, mut looker) = blind(unread).await;
+        for _ in 0..5 {
+            assert!(looker.look().await.is_none());
+        }
+        assert_eq!(looker.terms().gate, Gate::new(2));
     }
 
     #[test]

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use krafka::admin::{ConfigOp, ConfigResource, IncrementalAlterConfigsOptions};
 use serde_json::{Value, json};
+use sluice_test_support::consume::{Received, read_topic};
 use sluice_test_support::counting::Tally;
 use sluice_test_support::produce::{ids, json_records, produce};
 use sluice_test_support::receiver::{Receiver, Reply};
@@ -19,6 +21,7 @@ use crate::stage::{Stage, wait_for_status};
 const MINUTE: Duration = Duration::from_secs(60);
 const LIMIT: &str = "share.delivery.count.limit";
 const RENEWAL: &str = "share.renew.acknowledge.enable";
+const LETTERS: &str = "errors.deadletterqueue.topic.name";
 const RECORDS: usize = 20;
 
 /// Lets the group's settings be read so often.
@@ -199,6 +202,89 @@ async fn without_renewal_nothing_is_fetched_until_it_is_allowed_again() -> Resul
     let goes_on = |status: &Value| status["accepted"] == 2 * RECORDS && status["trouble"] == "";
     wait_for_status(&worker, "it goes on", MINUTE, goes_on).await?;
     Tally::from_json_lines(&stage.file(), "/id")?.exactly_once(ids(2 * RECORDS))?;
+    assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
+    Ok(())
+}
+
+/// Takes a setting away from a group.
+async fn unset(stage: &Stage, key: &str) -> Result<()> {
+    let group = ConfigResource::group(stage.group());
+    let changes = [(group, vec![ConfigOp::delete(key)])];
+    let options = IncrementalAlterConfigsOptions::default();
+    let client = stage.admin.client();
+    for result in client
+        .incremental_alter_configs(changes, options)
+        .await?
+        .into_values()
+    {
+        result?;
+    }
+    Ok(())
+}
+
+async fn wait_for_letters(servers: &str, topic: &str, count: usize) -> Result<Vec<Received>> {
+    eventually("the brokers write the letters", MINUTE, async || {
+        let letters = read_topic(servers, topic).await?;
+        ensure!(letters.len() >= count, "{} so far", letters.len());
+        Ok::<_, anyhow::Error>(letters)
+    })
+    .await
+}
+
+/// Of ten records, the sink rejects one.
+const REJECTED: usize = 2;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_brokers_would_drop_is_held_until_they_write_letters_again() -> Result<()> {
+    let stage = Stage::set("letters-unset", 1).await?;
+    let servers = stage.kafka.bootstrap_servers();
+    let topic = format!("dlq.{}", stage.name);
+    let takes = [("errors.deadletterqueue.group.enable", "true")];
+    stage.admin.create_topic_with(&topic, 1, 1, &takes).await?;
+    let mut connector = stage.to_null(2);
+    connector["reject.match"] = json!("value=7\"");
+    connector["errors.tolerance"] = json!("all");
+    connector["errors.deadletterqueue.mode"] = json!("broker");
+    connector[LETTERS] = json!(topic);
+    read_often(&mut connector);
+    let worker = stage.worker(&connector)?;
+    let mut records: Vec<_> = json_records(2 * RECORDS, 1, 100).collect();
+    let later = records.split_off(RECORDS);
+    produce(servers, &stage.name, records).await?;
+    let rejects = |status: &Value| status["rejected"] == REJECTED && status["in_flight"] == 0;
+    wait_for_status(&worker, "it rejects", MINUTE, rejects).await?;
+    wait_for_letters(servers, &topic, REJECTED).await?;
+
+    unset(&stage, LETTERS).await?;
+    let warns = |status: &Value| {
+        let trouble = status["trouble"].as_str().unwrap_or_default();
+        [LETTERS, &stage.group(), "is unset now", "--add-config"]
+            .iter()
+            .all(|said| trouble.contains(said))
+    };
+    wait_for_status(&worker, "it says what is missing", MINUTE, warns).await?;
+    produce(servers, &stage.name, later).await?;
+    let delivered = 2 * (RECORDS - REJECTED);
+    let holds = |status: &Value| status["held"] == REJECTED && status["accepted"] == delivered;
+    let status = wait_for_status(&worker, "it holds them", MINUTE, holds).await?;
+    assert_eq!(status["rejected"], REJECTED, "{status}");
+
+    stage
+        .admin
+        .alter_group(&stage.group(), &[(LETTERS, &topic)])
+        .await?;
+    let rejects = |status: &Value| {
+        status["rejected"] == 2 * REJECTED && status["in_flight"] == 0 && status["trouble"] == ""
+    };
+    wait_for_status(&worker, "it rejects them", MINUTE, rejects).await?;
+    let letters = wait_for_letters(servers, &topic, 2 * REJECTED).await?;
+    let letters =
+        Tally::from_json_values(letters.iter().filter_map(|it| it.value.as_deref()), "/id");
+    let wanted =
+        |is_rejected: bool| ids(2 * RECORDS).filter(move |id| id.ends_with('7') == is_rejected);
+    letters.exactly_once(wanted(true))?;
+    Tally::from_json_lines(&stage.file(), "/id")?.exactly_once(wanted(false))?;
+    stage.wait_until_consumed(MINUTE).await?;
     assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
     Ok(())
 }

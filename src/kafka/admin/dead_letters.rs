@@ -139,6 +139,15 @@ fn plan(topic: &str, entries: &Entries) -> Result<Plan, String> {
     Ok(plan)
 }
 
+/// What stands in the place of this topic on the group.
+fn other_topic(topic: &str, entries: &Entries) -> Option<String> {
+    match entries.get(TOPIC_NAME) {
+        Some(entry) if entry.value == topic => None,
+        Some(entry) if !entry.value.is_empty() => Some(entry.value.clone()),
+        _ => Some("unset".to_owned()),
+    }
+}
+
 impl Admin {
     /// Makes a share group's rejected records go to the brokers' dead-letter
     /// topic, never over another one that an operator has set. Returns what
@@ -151,11 +160,7 @@ impl Admin {
         group: &str,
         topic: &str,
     ) -> Result<Vec<String>, AdminError> {
-        let ground = self.ground(topic).await?;
-        if let Some(obstacle) = obstacle(topic, &ground, &self.bootstrap_servers) {
-            let topic = topic.to_owned();
-            return Err(AdminError::NoDeadLetters { topic, obstacle });
-        }
+        self.check_ground(topic).await??;
         let entries = self.group_entries(group).await?;
         let plan = plan(topic, &entries).map_err(|theirs| AdminError::OtherDeadLetters {
             group: group.to_owned(),
@@ -184,6 +189,41 @@ impl Admin {
             .then_some(warning)
             .into_iter()
             .collect())
+    }
+
+    /// Whether a group's letters still arrive that were prepared once; nothing
+    /// is set.
+    ///
+    /// # Errors
+    /// The outer one: it cannot be seen. The inner one is what is in the way.
+    pub async fn check_broker_dead_letters(
+        &self,
+        group: &str,
+        topic: &str,
+    ) -> Result<Result<(), AdminError>, AdminError> {
+        if let Err(obstacle) = self.check_ground(topic).await? {
+            return Ok(Err(obstacle));
+        }
+        let entries = self.group_entries(group).await?;
+        Ok(match other_topic(topic, &entries) {
+            None => Ok(()),
+            Some(theirs) => Err(AdminError::DeadLettersTakenAway {
+                group: group.to_owned(),
+                topic: topic.to_owned(),
+                theirs,
+                servers: self.bootstrap_servers.clone(),
+            }),
+        })
+    }
+
+    async fn check_ground(&self, topic: &str) -> Result<Result<(), AdminError>, AdminError> {
+        let ground = self.ground(topic).await?;
+        let obstacle = obstacle(topic, &ground, &self.bootstrap_servers);
+        let topic = topic.to_owned();
+        Ok(match obstacle {
+            None => Ok(()),
+            Some(obstacle) => Err(AdminError::NoDeadLetters { topic, obstacle }),
+        })
     }
 
     async fn ground(&self, topic: &str) -> Result<Ground, AdminError> {
@@ -400,6 +440,16 @@ mod tests {
             set(&plan),
             [(TOPIC_NAME, "dlq.orders"), (COPY_RECORD, "true")]
         );
+    }
+
+    #[test]
+    fn a_topic_that_is_taken_away_or_replaced_is_told_by_what_stands_there() {
+        let other = |value| other_topic("dlq.orders", &entries(&[(TOPIC_NAME, value, true)]));
+        assert_eq!(other("dlq.orders"), None);
+        assert_eq!(other("dlq.theirs").as_deref(), Some("dlq.theirs"));
+        assert_eq!(other("").as_deref(), Some("unset"));
+        let none = other_topic("dlq.orders", &Entries::new());
+        assert_eq!(none.as_deref(), Some("unset"));
     }
 
     #[test]

@@ -113,6 +113,18 @@ pub enum AdminError {
         theirs: String,
     },
     #[error(
+        "errors.deadletterqueue.topic.name of share group {group} is {theirs} now, so that the \
+         brokers would write no letter to {topic} of a record that is rejected; set it again with \
+         `kafka-configs.sh --bootstrap-server {servers} --alter --entity-type groups --entity-name \
+         {group} --add-config errors.deadletterqueue.topic.name={topic}`"
+    )]
+    DeadLettersTakenAway {
+        group: String,
+        topic: String,
+        theirs: String,
+        servers: String,
+    },
+    #[error(
         "{key}: topic {topic} cannot be created with {replication_factor} replicas, there are \
          fewer brokers; lower it"
     )]
