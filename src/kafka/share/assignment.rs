@@ -3,7 +3,7 @@
 //!
 //! A group that assigns nothing must not stop its records for ever, nor
 //! silently: after a while its partitions are fetched all the same, and their
-//! leaders tell what is wrong.
+//! leaders tell what is wrong. A coordinator that fails begins that while anew.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -85,6 +85,12 @@ impl Assignment {
         };
     }
 
+    /// The coordinator has failed: the next one sets up anew what this one had
+    /// not finished, and has as much time for it.
+    pub(super) fn coordinator_failed(&mut self, now: Instant) {
+        self.since = self.since.map(|_| now);
+    }
+
     /// Gives up waiting after a while. Returns the first of those that are
     /// fetched from now on though nobody has them.
     pub(super) fn lose_patience(&mut self, now: Instant) -> Option<PartitionKey> {
@@ -162,6 +168,23 @@ mod tests {
         assignment.compare(keys(&[0, 1, 2, 3]).iter(), end);
         assert_eq!(open(&assignment), [0, 1, 2]);
         assert_eq!(assignment.lose_patience(end + PATIENCE), Some(key(3)));
+    }
+
+    #[test]
+    fn each_coordinator_that_fails_leaves_the_next_one_its_time() {
+        let start = Instant::now();
+        let mut assignment = waiting(start);
+        let mut now = start;
+        for _ in 0..3 {
+            now += PATIENCE - Duration::from_secs(1);
+            assert_eq!(assignment.lose_patience(now), None);
+            assignment.coordinator_failed(now);
+            assert_eq!(assignment.patience_ends(), Some(now + PATIENCE));
+        }
+        assert_eq!(assignment.lose_patience(now + PATIENCE), Some(key(1)));
+        assignment.coordinator_failed(now + PATIENCE);
+        assert_eq!(open(&assignment), [0, 1, 2], "what is read stays so");
+        assert_eq!(assignment.patience_ends(), None);
     }
 
     #[test]

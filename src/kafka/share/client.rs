@@ -128,7 +128,10 @@ impl Client {
                 }
                 self.clear(&group);
             }
-            Membership::Troubled(cause) => self.raise(&group, cause, now),
+            Membership::Troubled(cause) => {
+                self.assignment.coordinator_failed(now);
+                self.raise(&group, cause, now);
+            }
             Membership::Failed(cause) => self.fail(cause),
         }
     }
