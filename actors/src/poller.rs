@@ -87,8 +87,7 @@ impl Poller {
                 elapsed: now - self.looked_at,
                 finished: books.finished() - self.finished,
                 queued,
-                // Parked ones wait for their time, not for a task.
-                waiting: books.queue().waiting().saturating_sub(open_parked),
+                in_vain: books.is_in_vain(),
                 open: ledger.open().saturating_sub(open_parked),
                 starved: self.links.books.idle_tasks() > 0 && queued == 0,
             },

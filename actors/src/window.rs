@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use crate::books::many;
-
 /// Records queued for longer than this are too many.
 const LONGEST_QUEUE_WAIT: Duration = Duration::from_millis(30);
 /// How fast the window gives way when it is larger than needed.
@@ -23,8 +21,8 @@ pub struct Observation {
     pub finished: u64,
     /// Records waiting for a task.
     pub queued: usize,
-    /// Records that failed, and wait for their next try.
-    pub waiting: usize,
+    /// Many records failed in a row, and none was taken since.
+    pub in_vain: bool,
     /// Records that are open.
     pub open: usize,
     /// Some task waited for records.
@@ -39,10 +37,6 @@ pub struct Window {
     records: f64,
     /// Records a second.
     rate: f64,
-    /// Records that got their outcome in the last second or so.
-    lately: f64,
-    /// So many may keep failing in a topic where nothing else comes.
-    few: f64,
     adapts: bool,
 }
 
@@ -56,8 +50,6 @@ impl Window {
             max: MAX_RECORDS,
             records: 2.0 * min,
             rate: 0.0,
-            lately: 0.0,
-            few: many(tasks) as f64,
             adapts: true,
         }
     }
@@ -79,8 +71,6 @@ impl Window {
             max: records as f64,
             records: records as f64,
             rate: 0.0,
-            lately: 0.0,
-            few: 0.0,
             adapts: false,
         }
     }
@@ -92,8 +82,7 @@ impl Window {
 
     /// Adapts: grows while tasks wait though the window is full, or is used up
     /// many times over while a record may queue; gives way while records wait
-    /// for tasks for long. Not while more records fail than are taken: others
-    /// would fail as they do.
+    /// for tasks for long. Not while all fail: others would fail as they do.
     pub fn observe(&mut self, seen: Observation) -> usize {
         let seconds = seen.elapsed.as_secs_f64();
         let mut rate = 0.0;
@@ -101,11 +90,9 @@ impl Window {
             rate = seen.finished as f64 / seconds;
             self.rate += RATE_WEIGHT * (rate - self.rate);
         }
-        self.lately += seen.finished as f64 - self.lately * seconds.min(1.0);
-        let in_vain = seen.waiting as f64 > self.lately + self.few;
         let worth_queueing = rate * LONGEST_QUEUE_WAIT.as_secs_f64();
         let full = seen.open as f64 >= 0.75 * self.records;
-        if seen.starved && !in_vain && (full || worth_queueing > self.records) {
+        if seen.starved && !seen.in_vain && (full || worth_queueing > self.records) {
             self.records = worth_queueing.max(self.records * GROW + self.min);
         } else if self.queue_wait(seen.queued) > LONGEST_QUEUE_WAIT.as_secs_f64() {
             self.records *= SHRINK;
@@ -141,7 +128,7 @@ mod tests {
             elapsed: TICK,
             finished,
             queued,
-            waiting: 0,
+            in_vain: false,
             open,
             starved,
         }
@@ -197,37 +184,18 @@ mod tests {
     }
 
     #[test]
-    fn does_not_grow_while_more_records_fail_than_are_taken() {
-        let failing = |window: &mut Window, waiting, finished| {
-            let open = window.records();
+    fn does_not_grow_while_records_fail_in_a_row() {
+        let mut window = Window::new(4);
+        let before = window.records();
+        let mut look = |in_vain| {
+            let open = before;
             window.observe(Observation {
-                waiting,
-                ..observation(finished, 0, open, true)
+                in_vain,
+                ..observation(0, 0, open, true)
             })
         };
-        let mut window = Window::new(4);
-        for _ in 0..100 {
-            let waiting = window.records();
-            failing(&mut window, waiting, 0);
-        }
-        assert!(window.records() < 50, "{}", window.records());
-        let before = window.records();
-        failing(&mut window, 10, 0);
-        assert!(
-            window.records() > before,
-            "a few only are to blame themselves"
-        );
-        let before = window.records();
-        for _ in 0..10 {
-            failing(&mut window, 500, 100);
-        }
-        assert!(window.records() > before, "more were taken lately");
-        let before = window.records();
-        for _ in 0..500 {
-            window.observe(observation(0, 0, 0, false));
-        }
-        failing(&mut window, 500, 0);
-        assert_eq!(window.records(), before, "that is long ago");
+        assert_eq!(look(true), before);
+        assert!(look(false) > before);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::record::{SinkRecord, TopicId};
 const SHORTEST_OUTAGE: Duration = Duration::from_secs(30);
 
 /// So many records, one after the other, are not the ones to blame.
-pub(crate) const fn many(tasks: usize) -> usize {
+const fn many(tasks: usize) -> usize {
     at_least(16, tasks)
 }
 
@@ -128,6 +128,11 @@ impl Books {
         {
             effects.notices.push(Notice::SinkUnavailable { cause });
         }
+    }
+
+    /// Whether many records failed in a row, and none was delivered since.
+    pub(crate) fn is_in_vain(&self) -> bool {
+        self.in_vain.are_many_records()
     }
 
     /// Whether no record is to be given back because it failed: the sink takes

@@ -31,7 +31,6 @@ use ahash::AHashMap;
 use tokio::time::Instant;
 
 pub use effects::Effects;
-pub(crate) use in_vain::many;
 pub use notice::{Alike, Notice};
 pub use policy::{Policy, Retriable, Tolerance};
 pub use puts::{FlushEnd, Put, PutEnd};
