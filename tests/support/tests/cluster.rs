@@ -7,8 +7,9 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use krafka::admin::{DeleteRecordsOptions, TopicPartition};
 use sluice_test_support::{
-    consume::read_topic,
+    consume::{Follower, read_topic},
     counting::Tally,
     java::{self, Figures},
     kafka::{Kafka, KafkaOptions},
@@ -36,6 +37,31 @@ async fn all_produced_records_are_in_the_topic_spread_evenly() -> Result<()> {
     assert_eq!(confirmed, 300);
     let ends = admin.end_offsets(&topic).await?;
     assert_eq!(ends.into_values().collect::<Vec<_>>(), [100, 100, 100]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_follower_reads_on_as_its_topic_grows_and_tells_of_what_it_missed() -> Result<()> {
+    let kafka = Kafka::shared().await?;
+    let (servers, admin) = (kafka.bootstrap_servers(), kafka.admin().await?);
+    let topic = unique_name("followed");
+    admin.create_topic(&topic, 2).await?;
+    let follower = Follower::start(servers, &topic);
+    for _ in 0..3 {
+        produce(servers, &topic, json_records(10, 2, 100)).await?;
+    }
+    assert_eq!(follower.stop().await?.len(), 30);
+
+    let below = [(TopicPartition::new(&topic, 1), 5)];
+    let options = DeleteRecordsOptions::default();
+    let deleted = admin.client().delete_records(below, options).await?;
+    deleted.into_values().collect::<krafka::Result<Vec<_>>>()?;
+    let missed = Follower::start(servers, &topic).stop().await.unwrap_err();
+    let told = format!("{missed:#}");
+    assert!(
+        told.contains("1@0 was deleted before it was read, 5 came"),
+        "{told}"
+    );
     Ok(())
 }
 

@@ -19,8 +19,9 @@ pub const DELIVERY_LIMIT: u16 = 10;
 const WINDOW: u64 = 200;
 /// Of the producer, in records.
 pub const BATCH: &str = "20";
-/// A parked record fails once more where it comes back.
-const PARK_BACKOFF_MS: &str = "1000";
+/// A parked record fails once more where it comes back. What is settled there
+/// may be deleted, so that it must be read before.
+const PARK_BACKOFF_MS: &str = "3000";
 
 /// A batch of each partition.
 pub fn beyond_window() -> Result<u64> {

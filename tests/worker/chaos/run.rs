@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
+use sluice_test_support::consume::Follower;
 use tokio::time::{Instant, Interval, interval};
 
 use super::broker_books;
@@ -18,7 +19,7 @@ use super::connectors::{
 use super::duplicates::SETTLED_WITHIN;
 use super::schedule::{Deed, Event, STILL, VETERAN, WORKERS, outage, schedule};
 use super::topics::{letters, logged, parkings, records};
-use super::verdict::{Blow, Evidence, Limits, Stretch};
+use super::verdict::{Blow, Delivery, Evidence, Limits, Stretch};
 use crate::load::Load;
 
 const PER_SECOND: usize = 400;
@@ -81,6 +82,8 @@ struct Run {
     cluster: Cluster,
     cast: Cast,
     load: Option<Load>,
+    /// Of the topics in which workers park: what is settled there is deleted.
+    parked: Vec<(usize, Follower)>,
     /// Records that shall begin an outage of the sink.
     outages: Arc<AtomicUsize>,
     frozen: [Option<Blow>; WORKERS],
@@ -100,6 +103,8 @@ impl Run {
         let outages = Arc::new(AtomicUsize::new(0));
         let records = records(setting.seed, Arc::clone(&outages));
         let load = Load::of(servers, TOPIC, records, PER_SECOND, PROPERTIES);
+        let follower = |worker| (worker, Follower::start(servers, &parked_of(worker)));
+        let parked = setting.parkers().map(follower).collect();
         Ok(Self {
             clock,
             began,
@@ -108,6 +113,7 @@ impl Run {
             cluster,
             cast,
             load: Some(load),
+            parked,
             outages,
             frozen: [const { None }; WORKERS],
             node: None,
@@ -137,7 +143,9 @@ impl Run {
         let lag = consumed.await.err().map(|error| format!("{error:#}"));
         self.cast.look()?;
         let troubles = [Vec::from_iter(lag), self.cast.stop().await?].concat();
-        self.gather(produced, troubles).await
+        let parked = std::mem::take(&mut self.parked);
+        let parkings = parkings(parked, self.began).await?;
+        self.gather(produced, parkings, troubles).await
     }
 
     /// Does what the schedule says, each deed when it is due or, on a slow
@@ -300,7 +308,12 @@ impl Run {
         Ok(())
     }
 
-    async fn gather(&self, produced: usize, troubles: Vec<String>) -> Result<Evidence> {
+    async fn gather(
+        &self,
+        produced: usize,
+        parkings: BTreeMap<String, Vec<Delivery>>,
+        troubles: Vec<String>,
+    ) -> Result<Evidence> {
         let servers = self.cluster.kafka.bootstrap_servers();
         let mut groups = vec![GROUP.to_owned()];
         groups.extend(self.setting.parkers().map(parked_of));
@@ -321,7 +334,7 @@ impl Run {
             blows: self.blows.clone(),
             outages: self.sink_outages.clone(),
             calm: self.calm,
-            parkings: parkings(servers, self.setting.parkers(), self.began).await?,
+            parkings,
             broker: books.remove(0),
             broker_on_parked: books,
             footprints: self.cast.footprints()?,

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use sluice_test_support::consume::{Received, read_topic};
+use sluice_test_support::consume::{Follower, Received, read_topic};
 use sluice_test_support::produce::{NewRecord, json_records};
 
 use super::cluster::{LETTERS, PARTITIONS, TOPIC};
-use super::connectors::{parked_of, worker_of};
+use super::connectors::worker_of;
 use super::fate::Fate;
 use super::verdict::{Delivery, Logged};
 
@@ -60,13 +60,12 @@ pub async fn letters(servers: &str, began: Duration) -> Result<BTreeMap<String, 
 /// Records that workers have parked, and not parked again: by id, each in the
 /// order of time.
 pub async fn parkings(
-    servers: &str,
-    workers: impl Iterator<Item = usize>,
+    of_workers: Vec<(usize, Follower)>,
     began: Duration,
 ) -> Result<BTreeMap<String, Vec<Delivery>>> {
     let mut parkings = BTreeMap::new();
-    for worker in workers {
-        for parked in read_topic(servers, &parked_of(worker)).await? {
+    for (worker, follower) in of_workers {
+        for parked in follower.stop().await? {
             if parked.header(PARKED_COUNT).as_deref() == Some("1") {
                 let all = parkings.entry(id(&parked)?).or_insert_with(Vec::new);
                 all.push(at_time(&parked, worker, began)?);
