@@ -180,7 +180,7 @@ impl<'a> Case<'a> {
     }
 }
 
-fn is_well(status: &Value) -> bool {
+pub fn is_well(status: &Value) -> bool {
     status["state"] == "RUNNING" && status["trouble"] == ""
 }
 

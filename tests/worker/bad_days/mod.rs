@@ -8,6 +8,7 @@ mod in_sync;
 mod leaders;
 mod letters;
 mod logs;
+mod new_groups;
 mod outages;
 mod quotas;
 mod rights;
