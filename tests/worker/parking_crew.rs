@@ -89,8 +89,14 @@ async fn what_a_killed_worker_held_until_it_was_due_is_delivered_once_by_the_oth
         .await?;
     endpoint.taken().exactly_once(ids(COUNT))?;
     stage.wait_until_consumed(MINUTE).await?;
-    // As often as it failed before, and no more.
-    assert_eq!(admin.end_offsets(&parked).await?[&0], FAILING as i64);
+    // At most as often as they failed.
+    let arrivals = endpoint.receiver.arrivals();
+    let tries = arrivals.iter().filter(|it| is_failing(id(it))).count() as u64;
+    let copies = admin.end_offsets(&parked).await?[&0] as u64;
+    assert!(
+        (FAILING..=tries - FAILING).contains(&copies),
+        "{copies} copies after {tries} tries"
+    );
     check_names_and_times(&stage, &endpoint)?;
     let idle = |status: &Value| status["in_flight"] == 0;
     let status = wait_for_status(&survivor, "nothing is left", MINUTE, idle).await?;
