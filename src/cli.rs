@@ -64,6 +64,9 @@ enum Command {
     /// Asks a worker what its connectors do. Ends with 69 if it does not answer,
     /// with 70 if a connector or a task has failed.
     Status(StatusArgs),
+    /// Asks a worker whether it is ready. Ends with 69 if it is not, or does not
+    /// answer: the health check of a container.
+    Health(WorkerArgs),
     /// Lists sinks, converters, transforms and predicates by their names.
     Plugins(PluginsArgs),
     /// Prints all keys (type, default, meaning), or all metrics.
@@ -138,12 +141,25 @@ struct MigrateArgs {
 struct StatusArgs {
     /// The connector; all of them if none is given.
     name: Option<String>,
-    /// Where the worker's REST is.
-    #[arg(long, default_value = "http://127.0.0.1:8083")]
-    url: String,
+    #[command(flatten)]
+    worker: WorkerArgs,
     /// As JSON, in the form of Connect's GET /connectors?expand=status.
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Args, Debug)]
+struct WorkerArgs {
+    /// Where the worker's REST is. By default where SLUICE_LISTENERS has it, or
+    /// at http://127.0.0.1:8083.
+    #[arg(long)]
+    url: Option<String>,
+}
+
+impl WorkerArgs {
+    fn url(self, environment: &Environment) -> String {
+        self.url.unwrap_or_else(|| ask::url_of(environment))
+    }
 }
 
 #[derive(Args, Debug)]
@@ -297,7 +313,8 @@ impl Session<'_> {
                 print(&self.surroundings.plugin_list, self.surroundings.out)?;
                 Ok(Exit::Fine)
             }
-            Command::Status(args) => self.status(&args),
+            Command::Status(args) => self.status(args, &environment),
+            Command::Health(args) => self.health(&args.url(&environment)),
             Command::Reference(ReferenceArgs {
                 of: ReferenceOf::Metrics,
             }) => {
@@ -315,8 +332,9 @@ impl Session<'_> {
         }
     }
 
-    fn status(&mut self, args: &StatusArgs) -> io::Result<Exit> {
-        let statuses = match ask::statuses(&args.url) {
+    fn status(&mut self, args: StatusArgs, environment: &Environment) -> io::Result<Exit> {
+        let url = args.worker.url(environment);
+        let statuses = match ask::statuses(&url) {
             Ok(statuses) => statuses,
             Err(error) => {
                 writeln!(self.surroundings.err, "{error}")?;
@@ -328,7 +346,7 @@ impl Session<'_> {
             writeln!(
                 self.surroundings.err,
                 "the worker at {} has no connector {name:?}",
-                address(&args.url)
+                address(&url)
             )?;
             return Ok(Exit::BadConfiguration);
         };
@@ -341,6 +359,19 @@ impl Session<'_> {
             true => Exit::Internal,
             false => Exit::Fine,
         })
+    }
+
+    fn health(&mut self, url: &str) -> io::Result<Exit> {
+        let (is_ready, words) = match ask::readiness(url) {
+            Ok(readiness) => readiness,
+            Err(error) => (false, error.to_string()),
+        };
+        if is_ready {
+            writeln!(self.surroundings.out, "{words}")?;
+            return Ok(Exit::Fine);
+        }
+        writeln!(self.surroundings.err, "{words}")?;
+        Ok(Exit::Unavailable)
     }
 
     fn run(&mut self, args: RunArgs, environment: Environment, app: &dyn App) -> io::Result<Exit> {

@@ -1,6 +1,7 @@
 //! Where REST listens.
 
 use std::fmt;
+use std::net::IpAddr;
 
 /// One address of `listeners`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +35,20 @@ impl Listener {
             host: (!host.is_empty()).then(|| host.to_owned()),
             port,
         })
+    }
+
+    /// Its address for who is on the same machine: no interface of its own if
+    /// it has all of them.
+    #[must_use]
+    pub fn url_on_this_machine(&self) -> String {
+        let host = self.host.as_deref().unwrap_or("0.0.0.0");
+        let host = match host.parse() {
+            Ok(IpAddr::V4(address)) if address.is_unspecified() => "127.0.0.1".to_owned(),
+            Ok(IpAddr::V6(address)) if address.is_unspecified() => "[::1]".to_owned(),
+            Ok(IpAddr::V6(address)) => format!("[{address}]"),
+            Ok(IpAddr::V4(_)) | Err(_) => host.to_owned(),
+        };
+        format!("http://{host}:{}", self.port)
     }
 }
 

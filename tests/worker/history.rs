@@ -3,16 +3,7 @@
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use sluice_test_support::worker::Worker;
-
-/// The lines of the log so far, oldest first.
-pub fn log(worker: &Worker) -> Result<Vec<Value>> {
-    let text = worker.stderr()?;
-    // The newest line may be half written.
-    Ok(text
-        .lines()
-        .filter_map(|line| serde_json::from_str(line).ok())
-        .collect())
-}
+pub use sluice_test_support::worker_log::{log, seconds_between};
 
 /// The status lines of a worker's only connector, oldest first.
 pub fn statuses(worker: &Worker) -> Result<Vec<Value>> {
@@ -42,22 +33,4 @@ pub fn number(line: &Value, field: &str) -> Result<u64> {
     line[field]
         .as_u64()
         .with_context(|| format!("no number {field} in {line}"))
-}
-
-/// Seconds from one line to a later one, also over midnight.
-pub fn seconds_between(earlier: &Value, later: &Value) -> Result<f64> {
-    const DAY: f64 = 86_400.0;
-    Ok((time_of_day(later)? - time_of_day(earlier)?).rem_euclid(DAY))
-}
-
-/// Seconds since midnight.
-fn time_of_day(line: &Value) -> Result<f64> {
-    let parse = || {
-        let (_, time) = line["timestamp"].as_str()?.split_once('T')?;
-        let time = time.strip_suffix('Z')?;
-        time.split(':')
-            .map(|part| part.parse::<f64>().ok())
-            .try_fold(0.0, |sum, part| Some(sum * 60.0 + part?))
-    };
-    parse().with_context(|| format!("no time in {line}"))
 }

@@ -296,7 +296,12 @@ impl Heart {
             Ok(answer) => answer,
             Err(error) => return self.member.unreachable(&error),
         };
+        let had_joined = self.member.has_joined();
         let membership = self.member.answered(&answer);
+        if self.member.has_joined() && !had_joined {
+            let group = &self.member.config.group_id;
+            tracing::info!(%group, member = %self.member.member_id, "joined the share group");
+        }
         if matches!(membership, Membership::Joined(_)) && *self.waiting.borrow() {
             self.look_at_others().await;
             return self.member.joined();

@@ -15,3 +15,6 @@ pub mod token_server;
 pub mod topics;
 pub mod wait;
 pub mod worker;
+pub mod worker_log;
+
+pub use node::free_port;

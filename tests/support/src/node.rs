@@ -67,7 +67,12 @@ impl Ports {
     }
 }
 
-fn free_port() -> Result<TcpListener> {
+/// A port that is free, outside of those that systems give out by themselves;
+/// taken as long as the listener is held.
+///
+/// # Errors
+/// If there is none.
+pub fn free_port() -> Result<TcpListener> {
     let width = u64::from(PORTS.end - PORTS.start);
     for attempt in 0..1000 {
         // Each state is seeded anew at random.

@@ -113,10 +113,21 @@ impl Worker {
     /// # Errors
     /// If its files cannot be written or it cannot be started.
     pub fn start(options: &WorkerOptions) -> Result<Self> {
-        let folder = tempfile::Builder::new()
-            .prefix("sluice-worker-")
-            .tempdir()?;
-        let mut command = options.command(folder.path())?;
+        let folder = folder()?;
+        let command = options.command(folder.path())?;
+        Self::spawn(command, folder)
+    }
+
+    /// Starts a worker by another command, which hands signals and output
+    /// through: a container, say.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start_by(command: Command) -> Result<Self> {
+        Self::spawn(command, folder()?)
+    }
+
+    fn spawn(mut command: Command, folder: TempDir) -> Result<Self> {
         command
             .current_dir(folder.path())
             .stdout(File::create(folder.path().join("stdout"))?)
@@ -268,6 +279,11 @@ impl Drop for Worker {
             eprintln!("{:#}", self.failure("was dropped"));
         }
     }
+}
+
+fn folder() -> Result<TempDir> {
+    let folder = tempfile::Builder::new().prefix("sluice-worker-").tempdir();
+    folder.context("no folder for a worker")
 }
 
 /// Lines of a Java properties file.
