@@ -1,0 +1,189 @@
+//! A worker and its connector by environment variables alone, on a real Kafka.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use sluice_test_support::counting::Tally;
+use sluice_test_support::free_port;
+use sluice_test_support::kafka::Kafka;
+use sluice_test_support::produce::{ids, json_records, produce};
+use sluice_test_support::receiver::{Receiver, Reply};
+use sluice_test_support::topics::unique_name;
+use sluice_test_support::wait::eventually;
+use sluice_test_support::worker_log::{log, seconds_between};
+
+use crate::containers::{Container, Image};
+
+const RECORDS: usize = 4000;
+const PARTITIONS: i32 = 4;
+const MINUTE: Duration = Duration::from_secs(60);
+/// What one record takes, so that some are open when the signal comes.
+const LATENCY: Duration = Duration::from_millis(20);
+/// Of a goal of 1 s, on a machine that others keep busy.
+const FIRST_DELIVERY_WITHIN: f64 = 5.0;
+
+const STRING: &str = "org.apache.kafka.connect.storage.StringConverter";
+
+/// All that the worker is told.
+fn variables(
+    kafka: &Kafka,
+    topic: &str,
+    receiver: &Receiver,
+    port: u16,
+) -> Vec<(&'static str, String)> {
+    vec![
+        (
+            "SLUICE_BOOTSTRAP_SERVERS",
+            kafka.bootstrap_servers().to_owned(),
+        ),
+        ("SLUICE_CONSUMER_GROUP_PROTOCOL", "share".to_owned()),
+        ("SLUICE_KEY_CONVERTER", STRING.to_owned()),
+        ("SLUICE_VALUE_CONVERTER", STRING.to_owned()),
+        ("SLUICE_LISTENERS", format!("http://127.0.0.1:{port}")),
+        ("SLUICE_LOG_FORMAT", "json".to_owned()),
+        ("SLUICE_STATUS_LOG_INTERVAL_MS", "20".to_owned()),
+        (
+            "SLUICE_TASK_SHUTDOWN_GRACEFUL_TIMEOUT_MS",
+            "60000".to_owned(),
+        ),
+        ("SLUICE_SINK_ORDERS_NAME", topic.to_owned()),
+        ("SLUICE_SINK_ORDERS_CONNECTOR_CLASS", "http".to_owned()),
+        ("SLUICE_SINK_ORDERS_HTTP_URL", receiver.url("/orders")),
+        ("SLUICE_SINK_ORDERS_TASKS_MAX", "8".to_owned()),
+        ("SLUICE_SINK_ORDERS_TOPICS", topic.to_owned()),
+    ]
+}
+
+fn delivered(receiver: &Receiver) -> Tally {
+    let arrivals = receiver.arrivals();
+    let bodies = arrivals.iter().map(|arrival| arrival.body.as_ref());
+    Tally::from_json_values(bodies, "/id")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn variables_alone_make_it_deliver_and_a_stop_drains_it() -> Result<()> {
+    let image = Image::load()?;
+    let kafka = Kafka::shared().await?;
+    let admin = kafka.admin().await?;
+    let topic = unique_name("image");
+    admin.create_topic(&topic, PARTITIONS).await?;
+    let records = json_records(RECORDS, PARTITIONS, 100);
+    produce(kafka.bootstrap_servers(), &topic, records).await?;
+    let receiver = Receiver::start(|_| Reply::After(LATENCY, Box::new(Reply::ok()))).await?;
+    let port = free_port()?.local_addr()?.port();
+    let variables = variables(kafka, &topic, &receiver, port);
+
+    let first = image.start(&format!("{topic}-1"), &variables)?;
+    eventually("it is healthy", MINUTE, async || first.check_health()).await?;
+    has_neither_rights_nor_a_shell(&first)?;
+    eventually("some are delivered", MINUTE, async || {
+        ensure!(receiver.count() > 100, "{}", receiver.count());
+        Ok::<_, anyhow::Error>(())
+    })
+    .await?;
+    first.stop("60")?;
+    let ended = first.worker.wait_for_exit(MINUTE).await?;
+    assert_eq!(ended.code(), Some(0), "{}", first.worker.output()?);
+    let before = receiver.count();
+    assert!(before < RECORDS, "it drained what it had, not the topic");
+    let log = log(&first.worker)?;
+    let drained = log
+        .iter()
+        .any(|line| line["message"] == "stopped" && line["clean"] == true);
+    assert!(drained, "{}", first.worker.output()?);
+    tell_first_delivery(&log)?;
+
+    let second = image.start(&format!("{topic}-2"), &variables)?;
+    admin
+        .wait_until_consumed(&format!("share-{topic}"), &topic, MINUTE)
+        .await?;
+    second.stop("60")?;
+    let ended = second.worker.wait_for_exit(MINUTE).await?;
+    assert_eq!(ended.code(), Some(0), "{}", second.worker.output()?);
+    // A record that was open at the signal and not drained would have come again.
+    delivered(&receiver).exactly_once(ids(RECORDS))
+}
+
+/// As the kernel sees it: no root, no way to write, nothing but the program.
+fn has_neither_rights_nor_a_shell(container: &Container<'_>) -> Result<()> {
+    let proc = container.proc()?;
+    let status = fs::read_to_string(proc.join("status"))?;
+    for ids in ["Uid:", "Gid:"] {
+        let line = status.lines().find(|line| line.starts_with(ids));
+        let line = line.with_context(|| format!("no {ids} in {status}"))?;
+        assert!(
+            line.split_whitespace().skip(1).all(|id| id == "65532"),
+            "{line}"
+        );
+    }
+    let mounts = fs::read_to_string(proc.join("mounts"))?;
+    let root = mounts
+        .lines()
+        .find(|line| line.split(' ').nth(1) == Some("/"));
+    let options = root
+        .and_then(|line| line.split(' ').nth(3))
+        .context("no root")?;
+    assert!(options.split(',').any(|it| it == "ro"), "{mounts}");
+    let program = names(&proc.join("root"))?;
+    for name in ["sluice", "etc", "data"] {
+        assert!(program.contains(name), "{program:?}");
+    }
+    for name in ["bin", "sbin", "usr"] {
+        assert!(!program.contains(name), "{program:?}");
+    }
+    Ok(())
+}
+
+fn names(folder: &Path) -> Result<BTreeSet<String>> {
+    let entries = fs::read_dir(folder)?;
+    let name = |entry: std::io::Result<fs::DirEntry>| Ok(entry?.file_name().display().to_string());
+    entries.map(name).collect()
+}
+
+/// From the broker's answer to the join to the first record that is delivered
+/// and confirmed.
+fn tell_first_delivery(log: &[Value]) -> Result<()> {
+    let find = |wanted: &dyn Fn(&Value) -> bool| log.iter().find(|line| wanted(line));
+    let joined = find(&|line| line["message"] == "joined the share group");
+    let accepted = find(&|line| line["accepted"].as_u64().is_some_and(|it| it > 0));
+    let (joined, accepted) = (
+        joined.context("it has not joined")?,
+        accepted.context("no status")?,
+    );
+    let seconds = seconds_between(joined, accepted)?;
+    eprintln!(
+        "{:.0} ms from joining to the first delivery",
+        seconds * 1000.0
+    );
+    assert!(
+        seconds < FIRST_DELIVERY_WITHIN,
+        "{seconds} s to the first delivery"
+    );
+    Ok(())
+}
+
+#[test]
+fn it_tells_what_it_is_and_how_to_run_it() -> Result<()> {
+    let image = Image::load()?.inspect()?;
+    let config = &image["Config"];
+    assert_eq!(config["User"], "65532:65532");
+    assert_eq!(config["Entrypoint"], serde_json::json!(["/sluice"]));
+    assert_eq!(config["Cmd"], serde_json::json!(["run"]));
+    assert_eq!(config["StopSignal"], "SIGTERM");
+    assert!(config["ExposedPorts"]["8083/tcp"].is_object(), "{config}");
+    let labels = &config["Labels"];
+    assert_eq!(
+        labels["org.opencontainers.image.version"],
+        env!("CARGO_PKG_VERSION")
+    );
+    let revision = &labels["org.opencontainers.image.revision"];
+    assert!(
+        revision.as_str().is_some_and(|it| it.len() == 40),
+        "{labels}"
+    );
+    Ok(())
+}
