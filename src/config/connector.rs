@@ -163,6 +163,7 @@ impl ConnectorConfig {
         if given.is_given(MAX_POLL_RECORDS) && !given.is_given(MAX_PUT_RECORDS) {
             settings.forget(MAX_PUT_RECORDS);
         }
+        let filled = worker.providers.fill_in(&mut settings);
         let mut reading = Reading {
             settings: &settings,
             worker,
@@ -175,12 +176,13 @@ impl ConnectorConfig {
         let mut config = reading.read();
         config.shown = given
             .given()
-            .map(|(key, value)| {
-                let value = secrets::shown(key, known.find(key), value);
-                (key.to_owned(), value.into_owned())
+            .filter_map(|(key, _)| {
+                let value = secrets::setting(&settings, key, known.find(key))?;
+                Some((key.to_owned(), value.into_owned()))
             })
             .collect();
-        let (faults, notes) = (reading.faults, reading.notes);
+        let (mut faults, notes) = (reading.faults, reading.notes);
+        filled.tell(&mut faults);
         Ok(Checked {
             config,
             settings,

@@ -160,6 +160,19 @@ impl Faults {
         self.0.retain(keep);
     }
 
+    /// Puts another word in place of a value that is not to be shown, as it is
+    /// and as it is quoted. One of fewer letters than `least` stays.
+    pub fn hide(&mut self, value: &str, word: &str, least: usize) {
+        if value.chars().count() < least {
+            return;
+        }
+        let quoted = format!("{value:?}");
+        let quoted = quoted.trim_matches('"');
+        for fault in &mut self.0 {
+            fault.message = fault.message.replace(value, word).replace(quoted, word);
+        }
+    }
+
     /// By key; the order of one key's faults stays.
     pub fn sort(&mut self) {
         self.0.sort_by(|left, right| left.key.cmp(&right.key));

@@ -37,6 +37,12 @@ impl Environment {
     pub fn of(variables: BTreeMap<String, String>) -> Self {
         Self(variables)
     }
+
+    /// One variable.
+    #[must_use]
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
 }
 
 /// What the environment says.
@@ -187,7 +193,9 @@ fn starts_part(tail: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app;
     use crate::config::layers::Settings;
+    use crate::config::reference;
 
     fn read_all<const N: usize>(variables: [(&str, &str); N]) -> FromEnvironment {
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -209,6 +217,42 @@ mod tests {
         );
         assert_eq!(found.worker.get("a-b_c.d"), Some("x"));
         assert!(!found.worker.contains("home"));
+    }
+
+    /// As its rule says it to the user.
+    fn encode(key: &str) -> String {
+        let encoded = key.replace('_', "___").replace('-', "__").replace('.', "_");
+        encoded.to_uppercase()
+    }
+
+    #[test]
+    fn every_key_that_there_is_can_be_given_by_a_variable() {
+        let tables = reference::TABLES
+            .iter()
+            .cloned()
+            .chain(app::plugin_tables());
+        let keys: Vec<&str> = tables
+            .flat_map(|table| table.keys.iter().map(|key| key.name))
+            .collect();
+        assert!(keys.len() > 100, "{}", keys.len());
+        for key in keys {
+            for prefix in [
+                "",
+                "consumer.override.",
+                "value.converter.",
+                "transforms.t.",
+            ] {
+                let key = format!("{prefix}{key}");
+                let (worker, sink) = (encode(&key), format!("SINK_X_{}", encode(&key)));
+                let found = read_all([
+                    (&*format!("SLUICE_{worker}"), "v"),
+                    (&*format!("SLUICE_{sink}"), "v"),
+                ]);
+                assert_eq!(found.worker.get(&key), Some("v"), "SLUICE_{worker}");
+                assert_eq!(found.connectors["x"].get(&key), Some("v"), "SLUICE_{sink}");
+                assert!(found.faults.is_empty(), "{}", found.faults);
+            }
+        }
     }
 
     #[test]

@@ -25,6 +25,7 @@ const FILES: &str = "connectors come from files and the environment, not from a 
 const NO_OFFSETS: &str = "the broker keeps a share group's progress, record by record";
 pub(super) const BUILT_IN: &str = "plugins are built in";
 const HTTP_ONLY: &str = "REST is plain HTTP so far";
+const LISTENERS: &str = "listeners says where REST listens";
 const SINKS_ONLY: &str = "there are only sinks here";
 const NO_JMX: &str = "there is no JVM to report from";
 
@@ -44,7 +45,10 @@ pub const WORKER: &[Inert] = &[
     inert("connect.protocol", ALONE),
     inert("inter.worker.", ALONE),
     inert("internal.topics.automatic.creation.enable", FILES),
-    inert("config.providers.", "config providers are still to come"),
+    inert(
+        "config.providers.",
+        "config.providers does not name that one",
+    ),
     inert("plugin.path", BUILT_IN),
     inert("plugin.discovery", BUILT_IN),
     inert("key.converter.plugin.version", BUILT_IN),
@@ -58,6 +62,10 @@ pub const WORKER: &[Inert] = &[
     inert("admin.listeners", "all of REST is on listeners"),
     inert("admin.listeners.", HTTP_ONLY),
     inert("rest.advertised.", ALONE),
+    // Kafka has dropped these, images of Connect still set them.
+    inert("rest.port", LISTENERS),
+    inert("rest.host.name", LISTENERS),
+    inert("zookeeper.connect", "Kafka has none any more"),
     inert("access.control.", "REST sends no headers for other origins"),
     inert(
         "response.http.headers.config",
@@ -86,7 +94,10 @@ pub const CONNECTOR: &[Inert] = &[
         "tasks.max.enforce",
         "a connector never gets more tasks than tasks.max",
     ),
-    inert("config.action.reload", "config providers are still to come"),
+    inert(
+        "config.action.reload",
+        "what config providers know is read at the start",
+    ),
 ];
 
 /// The entry of that key, if it does nothing.

@@ -122,6 +122,9 @@ impl Source for Layer {
 pub struct Settings {
     properties: Properties,
     origins: BTreeMap<String, String>,
+    /// Values in which config providers have filled in something, as they were
+    /// before.
+    written: BTreeMap<String, String>,
 }
 
 impl Settings {
@@ -158,6 +161,26 @@ impl Settings {
         self.origins.get(key).map_or(DEFAULT, String::as_str)
     }
 
+    /// The value as somebody wrote it, before config providers filled it in.
+    #[must_use]
+    pub fn as_written(&self, key: &str) -> Option<&str> {
+        let written = self.written.get(key).map(String::as_str);
+        written.or_else(|| self.get(key))
+    }
+
+    /// Whether config providers filled in something.
+    #[must_use]
+    pub fn is_filled_in(&self, key: &str) -> bool {
+        self.written.contains_key(key)
+    }
+
+    /// Puts what config providers made of a value in its place.
+    pub(super) fn fill_in(&mut self, key: &str, value: String) {
+        if let Some(written) = self.properties.insert(key.to_owned(), value) {
+            self.written.insert(key.to_owned(), written);
+        }
+    }
+
     /// Whether somebody gave it, be it the default's value.
     #[must_use]
     pub fn is_given(&self, key: &str) -> bool {
@@ -172,11 +195,12 @@ impl Settings {
             .filter(|(key, _)| self.is_given(key))
     }
 
-    /// These settings as one layer, origins kept.
+    /// These settings as one layer, origins kept, values as they were written.
     #[must_use]
     pub fn as_layer(&self) -> Layer {
         let mut layer = Layer::default();
         for (key, value) in &self.properties {
+            let value = self.written.get(key).unwrap_or(value);
             layer.put(key, value, self.origin(key));
         }
         layer
@@ -201,6 +225,7 @@ impl Settings {
     pub fn forget(&mut self, key: &str) {
         self.properties.remove(key);
         self.origins.remove(key);
+        self.written.remove(key);
     }
 }
 

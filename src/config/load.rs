@@ -13,6 +13,7 @@ use super::layers::{Layer, Settings};
 use super::overrides::OVERRIDE;
 use super::plugins::Plugins;
 use super::producer::PRODUCER_OVERRIDE;
+use super::providers::Providers;
 use super::worker::{Checked, WorkerConfig};
 
 mod gather;
@@ -98,7 +99,7 @@ pub fn load(places: &Places, plugins: &Plugins) -> Result<Loaded, ConfigError> {
         environment.worker,
         set.worker,
     ];
-    let mut worker = WorkerConfig::read(Settings::merge(layers)?, plugins);
+    let mut worker = read_worker(Settings::merge(layers)?, &places.environment, plugins);
     worker.notes.extend(environment.notes);
     if !is_readable {
         // What the file would have said is missing everywhere below.
@@ -125,6 +126,21 @@ pub fn load(places: &Places, plugins: &Plugins) -> Result<Loaded, ConfigError> {
         worker,
         connectors: read,
     })
+}
+
+fn read_worker(
+    mut settings: Settings,
+    environment: &Environment,
+    plugins: &Plugins,
+) -> Checked<WorkerConfig> {
+    let mut faults = Faults::default();
+    let providers = Providers::read(&settings, environment, &mut faults);
+    let filled = providers.fill_in(&mut settings);
+    let mut worker = WorkerConfig::read(settings, plugins);
+    filled.tell(&mut worker.faults);
+    worker.faults.absorb(faults);
+    worker.config.providers = providers;
+    worker
 }
 
 /// A connector stands on the worker's settings; what is wrong with those was

@@ -18,6 +18,7 @@ pub mod plugins;
 pub mod producer;
 mod producer_keys;
 mod properties;
+pub mod providers;
 pub mod reference;
 pub mod secrets;
 #[cfg(test)]

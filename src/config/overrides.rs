@@ -156,7 +156,7 @@ pub(super) const INERT: &[Inert] = &[
     },
     Inert {
         name: "config.providers",
-        reason: "config providers are still to come",
+        reason: "they are the worker's: config.providers",
     },
     Inert {
         name: "retries",

@@ -172,7 +172,10 @@ pub(super) const INERT: &[Inert] = &[
         "metadata.recovery.",
         "the client goes back to bootstrap.servers when no broker answers",
     ),
-    inert("config.providers", "config providers are still to come"),
+    inert(
+        "config.providers",
+        "they are the worker's: config.providers",
+    ),
     inert("send.buffer.bytes", SYSTEM),
     inert("receive.buffer.bytes", SYSTEM),
     inert("auto.include.jmx.reporter", NO_JMX),

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use crate::kafka::client_config;
 
 use super::definition::{Key, Preset};
-use super::{connector, known_keys, overrides, producer_keys, worker};
+use super::{connector, known_keys, overrides, producer_keys, providers, worker};
 
 const INTRODUCTION: &str = "\
 # Configuration
@@ -60,6 +60,11 @@ pub const TABLES: &[Table] = &[
         "In the worker below `producer.`, in connectors whose sink writes to Kafka below \
          `producer.override.`.",
         producer_keys::PRODUCER_KEYS,
+    ),
+    table(
+        "Config providers",
+        "In the worker below `config.providers.NAME.`, for each that `config.providers` names.",
+        providers::KEYS,
     ),
     table("Connector", "", connector::KEYS),
 ];

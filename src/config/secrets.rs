@@ -7,6 +7,7 @@ mod texts;
 use std::borrow::Cow;
 
 use super::definition::{Key, Kind};
+use super::layers::Settings;
 
 pub use addresses::address;
 pub use names::{is_address, is_secret};
@@ -44,6 +45,22 @@ pub fn shown<'a>(name: &str, key: Option<&Key>, value: &'a str) -> Cow<'a, str> 
         Cow::Borrowed(value) => scrub(value),
         Cow::Owned(address) => Cow::Owned(scrub(&address).into_owned()),
     }
+}
+
+/// A setting as it may be shown: where config providers have filled it in, what
+/// they were asked for.
+#[must_use]
+pub fn setting<'a>(settings: &'a Settings, name: &str, key: Option<&Key>) -> Option<Cow<'a, str>> {
+    let written = settings.as_written(name)?;
+    if settings.is_filled_in(name) && is_one_reference(written) {
+        return Some(Cow::Borrowed(written));
+    }
+    Some(shown(name, key, written))
+}
+
+/// Such a value has nothing beside the reference that could be a secret.
+fn is_one_reference(written: &str) -> bool {
+    written.starts_with("${") && written.find('}') == Some(written.len() - 1)
 }
 
 #[cfg(test)]

@@ -13,7 +13,8 @@ use super::notes::Notes;
 use super::overrides::{self, ADMIN, CONSUMER, CONSUMER_KEYS, OverridePolicy, Rules};
 use super::plugins::Plugins;
 use super::producer::{self, PRODUCER, PRODUCER_KEYS, ProducerConfig};
-use super::{connector, secrets};
+use super::providers::Providers;
+use super::{connector, providers, secrets};
 use crate::converters::part::Part;
 
 const POLICY: &str = "connector.client.config.override.policy";
@@ -109,10 +110,10 @@ pub const KEYS: &[Key] = &[
         doc: "How often each connector's status is logged; 0 turns it off.",
     },
     Key {
-        name: "config.providers",
+        name: providers::PROVIDERS,
         kind: Kind::List,
         preset: Preset::Unset,
-        doc: "Still to come; a secret may lie in a file named by a variable that ends in _FILE.",
+        doc: "Names of config providers; values of the worker and of connectors then refer to what these know by `${NAME:path:key}`.",
     },
 ];
 
@@ -130,9 +131,9 @@ pub struct Checked<T> {
 impl<T> Checked<T> {
     /// The effective settings as they may be shown: key, value, origin.
     pub fn shown(&self) -> impl Iterator<Item = (&str, String, &str)> {
-        self.settings.properties().iter().map(|(key, value)| {
-            let value = secrets::shown(key, self.known.find(key), value);
-            (key.as_str(), value.into_owned(), self.settings.origin(key))
+        self.settings.properties().keys().filter_map(|key| {
+            let value = secrets::setting(&self.settings, key, self.known.find(key))?;
+            Some((key.as_str(), value.into_owned(), self.settings.origin(key)))
         })
     }
 }
@@ -195,6 +196,8 @@ pub struct WorkerConfig {
     /// Where REST listens; nowhere if empty.
     pub listeners: Vec<Listener>,
     pub log: LogConfig,
+    /// What values may refer to, the connectors' too.
+    pub providers: Providers,
     settings: Settings,
 }
 
@@ -229,12 +232,10 @@ impl WorkerConfig {
             shutdown_timeout: reader.duration("task.shutdown.graceful.timeout.ms"),
             listeners: read_listeners(&mut reader),
             log: LogConfig::read(&mut reader),
+            providers: Providers::default(),
             settings: settings.clone(),
         };
         let _ = reader.optional_int(MAX_POLL_RECORDS);
-        if !reader.list("config.providers").is_empty() {
-            reader.fault("config.providers", "config providers are still to come; remove it, and give secrets by variables that end in _FILE");
-        }
         if !reader.list(REST_EXTENSIONS).is_empty() {
             reader.fault(REST_EXTENSIONS, "extensions are Java classes and do not run here; remove it, and to keep others out listen on 127.0.0.1 behind a proxy");
         }
@@ -258,7 +259,7 @@ impl WorkerConfig {
     pub fn inherited(&self, says: impl Fn(&str) -> bool) -> Layer {
         let mut layer = Layer::default();
         let mut inherit = |from: &str, to: &str| {
-            if let Some(value) = self.settings.get(from) {
+            if let Some(value) = self.settings.as_written(from) {
                 let origin = match self.settings.origin(from) {
                     super::layers::DEFAULT => super::layers::DEFAULT.to_owned(),
                     origin => format!("worker, {origin}"),
@@ -287,6 +288,9 @@ fn known_keys(settings: &Settings, plugins: &Plugins) -> KnownKeys {
         .with(PRODUCER, PRODUCER_KEYS)
         .with(ADMIN, client_config::KEYS)
         .with_elsewhere(connector::KEYS, "a connector's");
+    let known = providers::names(settings).fold(known, |known, name| {
+        known.with(providers::prefix(name), providers::KEYS)
+    });
     Part::ALL.into_iter().fold(known, |known, part| {
         let class = settings.get(part.class_key());
         let keys = class.and_then(|class| (plugins.converter_keys)(part, class));

@@ -114,14 +114,15 @@ fn value(
     checked: &Checked<ConnectorConfig>,
     errors: &[&str],
 ) -> Value {
-    let set = checked.settings.get(name).or_else(|| preset(key?));
+    let set = secrets::setting(&checked.settings, name, key);
+    let set = set.or_else(|| preset(key?).map(|text| secrets::shown(name, key, text)));
     let choices: &[&str] = match key.map(|key| key.kind) {
         Some(Kind::Choice(choices)) => choices,
         _ => &[],
     };
     json!({
         "name": name,
-        "value": set.map(|text| secrets::shown(name, key, text)),
+        "value": set,
         "recommended_values": choices,
         "errors": errors,
         "visible": true,

@@ -317,3 +317,152 @@ fn the_reference_has_every_table() {
         assert!(said.out.contains(&format!("| `{key}` |")), "{key}");
     }
 }
+
+/// A worker and its connector by variables alone, secrets by each of Connect's
+/// config providers.
+#[test]
+fn config_providers_fill_in_and_only_what_they_were_asked_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().display().to_string();
+    fs::write(
+        folder.path().join("kafka.properties"),
+        "user=alice\npassword=hush",
+    )
+    .unwrap();
+    fs::write(folder.path().join("seal"), "hush").unwrap();
+    let package = "org.apache.kafka.common.config.provider";
+    let jaas = format!(
+        "x.PlainLoginModule required username=\"${{file:{path}/kafka.properties:user}}\" password=\"${{file:{path}/kafka.properties:password}}\";"
+    );
+    let variables = [
+        ("CONNECT_CONFIG_PROVIDERS", "file,env,dir"),
+        (
+            "CONNECT_CONFIG_PROVIDERS_FILE_CLASS",
+            &format!("{package}.FileConfigProvider"),
+        ),
+        ("CONNECT_CONFIG_PROVIDERS_FILE_PARAM_ALLOWED_PATHS", &path),
+        (
+            "CONNECT_CONFIG_PROVIDERS_ENV_CLASS",
+            &format!("{package}.EnvVarConfigProvider"),
+        ),
+        (
+            "CONNECT_CONFIG_PROVIDERS_DIR_CLASS",
+            &format!("{package}.DirectoryConfigProvider"),
+        ),
+        ("CONNECT_BOOTSTRAP_SERVERS", "${env:BROKERS}"),
+        ("CONNECT_SECURITY_PROTOCOL", "SASL_PLAINTEXT"),
+        ("CONNECT_SASL_MECHANISM", "PLAIN"),
+        ("CONNECT_SASL_JAAS_CONFIG", &jaas),
+        ("CONNECT_CONSUMER_GROUP_PROTOCOL", "share"),
+        ("CONNECT_KEY_CONVERTER", "string"),
+        ("CONNECT_VALUE_CONVERTER", "string"),
+        ("BROKERS", "kafka:9092"),
+        ("SLUICE_SINK_ORDERS_CONNECTOR_CLASS", "file"),
+        ("SLUICE_SINK_ORDERS_FILE", "/data/${env:BROKERS}"),
+        (
+            "SLUICE_SINK_ORDERS_FILE_SEAL",
+            &format!("${{dir:{path}:seal}}"),
+        ),
+        ("SLUICE_SINK_ORDERS_TOPICS", "orders"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let said = sluice(&["check"], &variables);
+    assert_eq!((said.exit, said.err.as_str()), (Exit::Fine, ""));
+    assert!(!said.out.contains("hush"), "{}", said.out);
+    let seal =
+        format!("  file.seal = ${{dir:{path}:seal}}  (environment SLUICE_SINK_ORDERS_FILE_SEAL)");
+    for line in [
+        "  bootstrap.servers = ${env:BROKERS}  (environment CONNECT_BOOTSTRAP_SERVERS)",
+        "  sasl.jaas.config = [hidden]  (environment CONNECT_SASL_JAAS_CONFIG)",
+        "  file = /data/${env:BROKERS}  (environment SLUICE_SINK_ORDERS_FILE)",
+        &seal,
+    ] {
+        assert!(
+            said.out.lines().any(|it| it == line),
+            "no {line:?} in\n{}",
+            said.out
+        );
+    }
+
+    // What it was asked for is used, and does not show when it is wrong.
+    let tasks = (
+        "SLUICE_SINK_ORDERS_TASKS_MAX".to_owned(),
+        format!("${{dir:{path}:seal}}"),
+    );
+    let bad = sluice(&["check"], &[&variables[..], &[tasks]].concat());
+    assert_eq!(bad.exit, Exit::BadConfiguration);
+    assert_eq!(
+        bad.err,
+        "connector orders\n  tasks.max: \"[hidden]\" is not a whole number\n"
+    );
+}
+
+/// What the images of Confluent and of Debezium hand to Connect, as their users
+/// and their start scripts set it.
+#[test]
+fn variables_of_connects_images_are_taken_and_what_does_nothing_is_told() {
+    let taken = [
+        ("BOOTSTRAP_SERVERS", "kafka:9092"),
+        ("CONNECTOR_CLIENT_CONFIG_OVERRIDE_POLICY", "All"),
+        ("CONSUMER_SECURITY_PROTOCOL", "PLAINTEXT"),
+        (
+            "KEY_CONVERTER",
+            "org.apache.kafka.connect.storage.StringConverter",
+        ),
+        ("LISTENERS", "http://0.0.0.0:8083"),
+        ("OFFSET_FLUSH_INTERVAL_MS", "10000"),
+        ("PRODUCER_LINGER_MS", "5"),
+        ("TASK_SHUTDOWN_GRACEFUL_TIMEOUT_MS", "10000"),
+        (
+            "VALUE_CONVERTER",
+            "org.apache.kafka.connect.json.JsonConverter",
+        ),
+        ("VALUE_CONVERTER_SCHEMAS_ENABLE", "false"),
+    ];
+    let without_effect = [
+        ("CONFIG_STORAGE_REPLICATION_FACTOR", "1"),
+        ("CONFIG_STORAGE_TOPIC", "c"),
+        ("CUB_KAFKA_TIMEOUT", "300"),
+        ("GROUP_ID", "connect"),
+        (
+            "INTERNAL_KEY_CONVERTER",
+            "org.apache.kafka.connect.json.JsonConverter",
+        ),
+        ("INTERNAL_KEY_CONVERTER_SCHEMAS_ENABLE", "false"),
+        ("LOG4J_APPENDER_STDOUT_LAYOUT_CONVERSIONPATTERN", "%m%n"),
+        ("LOG4J_LOGGERS", "org.reflections=ERROR"),
+        ("LOG4J_ROOT_LOGLEVEL", "INFO"),
+        ("OFFSET_FLUSH_TIMEOUT_MS", "5000"),
+        ("OFFSET_STORAGE_TOPIC", "o"),
+        (
+            "PLUGIN_PATH",
+            "/usr/share/java,/usr/share/confluent-hub-components",
+        ),
+        ("REST_ADVERTISED_HOST_NAME", "connect"),
+        ("REST_ADVERTISED_PORT", "8083"),
+        ("REST_HOST_NAME", "0.0.0.0"),
+        ("REST_PORT", "8083"),
+        ("STATUS_STORAGE_TOPIC", "s"),
+        ("TOPIC_CREATION_ENABLE", "true"),
+        ("ZOOKEEPER_CONNECT", "zookeeper:2181"),
+    ];
+    let variables = taken.iter().chain(&without_effect);
+    let variables: Vec<_> = variables
+        .map(|(name, value)| (format!("CONNECT_{name}"), (*value).to_owned()))
+        .collect();
+    let said = sluice(&["check"], &variables);
+    assert_eq!((said.exit, said.err.as_str()), (Exit::Fine, ""));
+    let key = |name: &str| name.to_lowercase().replace('_', ".");
+    for (name, value) in taken {
+        let line = format!("  {} = {value}  (environment CONNECT_{name})", key(name));
+        assert!(
+            said.out.lines().any(|it| it == line),
+            "no {line:?} in\n{}",
+            said.out
+        );
+    }
+    for (name, _) in without_effect {
+        let note = format!("  note: {}: has no effect here, because ", key(name));
+        assert!(said.out.contains(&note), "no {note:?} in\n{}", said.out);
+    }
+}
