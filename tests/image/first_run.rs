@@ -95,6 +95,7 @@ async fn variables_alone_make_it_deliver_and_a_stop_drains_it() -> Result<()> {
     assert!(drained, "{}", first.worker.output()?);
 
     let second = image.start(&format!("{topic}-2"), &variables)?;
+    tells_what_keda_scales_by(&format!("http://127.0.0.1:{port}/metrics"), &topic).await?;
     admin
         .wait_until_consumed(&format!("share-{topic}"), &topic, MINUTE)
         .await?;
@@ -141,6 +142,25 @@ fn names(folder: &Path) -> Result<BTreeSet<String>> {
     let entries = fs::read_dir(folder)?;
     let name = |entry: std::io::Result<fs::DirEntry>| Ok(entry?.file_name().display().to_string());
     entries.map(name).collect()
+}
+
+/// The metric of the ScaledObject, of the connector.
+async fn tells_what_keda_scales_by(url: &str, connector: &str) -> Result<()> {
+    let scaled = fs::read_to_string("deploy/kubernetes/keda/scaled-object.yaml")?;
+    let query = scaled.split_once("query: max(").context("no query")?.1;
+    let metric = query.split_once('{').context("no labels")?.0;
+    let sample = format!("{metric}{{connector=\"{connector}\"}} ");
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::builder().no_proxy().build()?;
+    eventually("KEDA's metric is there", MINUTE, async || {
+        let text = client.get(url).send().await?.text().await?;
+        ensure!(
+            text.lines().any(|line| line.starts_with(&sample)),
+            "no {sample} in {text}"
+        );
+        Ok::<_, anyhow::Error>(())
+    })
+    .await
 }
 
 /// From the broker's answer to the join to the first record that is delivered
