@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -21,10 +23,11 @@ use crate::containers::{Container, Image};
 const RECORDS: usize = 4000;
 const PARTITIONS: i32 = 4;
 const MINUTE: Duration = Duration::from_secs(60);
-/// What one record takes, so that some are open when the signal comes.
-const LATENCY: Duration = Duration::from_millis(20);
+/// What one record takes until the first stop, so that some are open then and
+/// most have not come, on however slow a machine.
+const LATENCY: Duration = Duration::from_millis(100);
 /// Of a goal of 1 s, on a machine that others keep busy.
-const FIRST_DELIVERY_WITHIN: f64 = 5.0;
+const FIRST_DELIVERY_WITHIN: f64 = 3.0;
 
 const STRING: &str = "org.apache.kafka.connect.storage.StringConverter";
 
@@ -73,7 +76,15 @@ async fn variables_alone_make_it_deliver_and_a_stop_drains_it() -> Result<()> {
     admin.create_topic(&topic, PARTITIONS).await?;
     let records = json_records(RECORDS, PARTITIONS, 100);
     produce(kafka.bootstrap_servers(), &topic, records).await?;
-    let receiver = Receiver::start(|_| Reply::After(LATENCY, Box::new(Reply::ok()))).await?;
+    let is_slow = Arc::new(AtomicBool::new(true));
+    let receiver = {
+        let is_slow = Arc::clone(&is_slow);
+        let answer = move |_: &_| match is_slow.load(Ordering::Relaxed) {
+            true => Reply::After(LATENCY, Box::new(Reply::ok())),
+            false => Reply::ok(),
+        };
+        Receiver::start(answer).await?
+    };
     let port = free_port()?.local_addr()?.port();
     let variables = variables(kafka, &topic, &receiver, port);
 
@@ -94,6 +105,7 @@ async fn variables_alone_make_it_deliver_and_a_stop_drains_it() -> Result<()> {
     let drained = log(&first.worker)?.iter().any(drained);
     assert!(drained, "{}", first.worker.output()?);
 
+    is_slow.store(false, Ordering::Relaxed);
     let second = image.start(&format!("{topic}-2"), &variables)?;
     tells_what_keda_scales_by(&format!("http://127.0.0.1:{port}/metrics"), &topic).await?;
     admin
