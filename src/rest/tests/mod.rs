@@ -29,8 +29,9 @@ use super::server::router;
 use super::state::{Connectors, Described, Rest};
 use crate::config::connector::tests::good;
 use crate::config::definition::{Key, Kind, Preset, key};
-use crate::config::layers::Settings;
-use crate::config::testing::{PLUGINS, layer};
+use crate::config::env::Environment;
+use crate::config::load::{Places, load};
+use crate::config::testing::PLUGINS;
 use crate::config::worker::WorkerConfig;
 use crate::connectors::OrderError;
 use crate::plugins::{Plugin, PluginType};
@@ -43,10 +44,18 @@ const TASKS: usize = 2;
 
 const FILE_KEYS: &[Key] = &[key("file", Kind::Text, Preset::Required, "Where to.")];
 
+/// With a config provider that knows a secret.
 fn worker() -> WorkerConfig {
-    let given = layer(&[("bootstrap.servers", "broker:9092")]);
-    let settings = Settings::merge([WorkerConfig::defaults(), given]).unwrap();
-    let checked = WorkerConfig::read(settings, &PLUGINS);
+    let places = Places {
+        environment: Environment::of([("SEAL".to_owned(), "hush-0".to_owned())].into()),
+        set: vec![
+            "bootstrap.servers=broker:9092".to_owned(),
+            "config.providers=env".to_owned(),
+            "config.providers.env.class=EnvVarConfigProvider".to_owned(),
+        ],
+        ..Places::default()
+    };
+    let checked = load(&places, &PLUGINS).unwrap().worker;
     assert_eq!(checked.faults.to_string(), "");
     checked.config
 }

@@ -119,6 +119,39 @@ async fn a_configuration_is_validated_key_by_key() {
 }
 
 #[actix::test]
+async fn what_a_config_provider_knows_is_checked_and_not_told() {
+    let setting = Setting::new().await;
+    let body = json!({
+        "name": "orders",
+        "connector.class": "file",
+        "file": "/data/${env:SEAL}",
+        "file.seal": "${env:SEAL}",
+        "tasks.max": "${env:SEAL}",
+    });
+    let (status, told) = setting.send(Method::PUT, VALIDATE, body.to_string()).await;
+    assert_eq!(status, StatusCode::OK, "{told}");
+    assert!(!told.to_string().contains("hush"), "{told}");
+    let configs = told["configs"].as_array().unwrap();
+    let value = |name: &str| {
+        let mut values = configs.iter().map(|it| &it["value"]);
+        values.find(|it| it["name"] == name).unwrap().clone()
+    };
+    for (name, shown, errors) in [
+        ("file", "/data/${env:SEAL}", json!([])),
+        ("file.seal", "${env:SEAL}", json!([])),
+        (
+            "tasks.max",
+            "${env:SEAL}",
+            json!(["\"[hidden]\" is not a whole number"]),
+        ),
+    ] {
+        let value = value(name);
+        assert_eq!(value["value"], shown, "{value}");
+        assert_eq!(value["errors"], errors, "{value}");
+    }
+}
+
+#[actix::test]
 async fn no_validation_reads_a_file_that_is_none() {
     let setting = Setting::new().await;
     for key in ["ssl.truststore.location", "ssl.keystore.location"] {
