@@ -205,6 +205,8 @@ fn it_tells_what_it_is_and_how_to_run_it() -> Result<()> {
     assert_eq!(config["Entrypoint"], serde_json::json!(["/sluice"]));
     assert_eq!(config["Cmd"], serde_json::json!(["run"]));
     assert_eq!(config["StopSignal"], "SIGTERM");
+    let health = &image["Healthcheck"]["Test"];
+    assert_eq!(health, &serde_json::json!(["CMD", "/sluice", "health"]));
     assert!(config["ExposedPorts"]["8083/tcp"].is_object(), "{config}");
     let labels = &config["Labels"];
     assert_eq!(
