@@ -170,7 +170,8 @@ impl FilledIn {
         let unfilled = |key: &str| self.faults.iter().any(|fault| fault.key == key);
         faults.retain(|fault| !unfilled(&fault.key));
         for value in &self.values {
-            faults.hide(value, HIDDEN, LEAST);
+            // As readers take it.
+            faults.hide(value.trim(), HIDDEN, LEAST);
         }
         faults.absorb(self.faults);
     }

@@ -14,7 +14,7 @@ const CLASSES: [(&str, &str); 4] = [
 ];
 
 fn environment() -> Environment {
-    let variables = [("TOKEN", "hush-1"), ("DB_USER", "alice")];
+    let variables = [("TOKEN", "hush-1\n"), ("DB_USER", "alice")];
     let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
     Environment::of(variables.into())
 }
@@ -57,7 +57,7 @@ fn each_provider_fills_in_what_it_knows_and_the_rest_stays() {
     assert_eq!(faults, "");
     assert_eq!(settings.get("a"), Some("x hush\n2 y"));
     assert_eq!(settings.get("b"), Some("hush-3"));
-    assert_eq!(settings.get("c"), Some("alice:hush-1"));
+    assert_eq!(settings.get("c"), Some("alice:hush-1\n"));
     assert_eq!(settings.get("d"), Some("${topic}-${other:x}"));
     assert_eq!(
         settings.as_written("c"),
