@@ -56,6 +56,8 @@ pub struct Position {
     pub partition: i32,
     /// The first offset that is not done.
     pub start_offset: i64,
+    /// Records that the group has still to deliver, if the broker knows.
+    pub lag: Option<u64>,
 }
 
 /// One connector on this worker.

@@ -57,21 +57,28 @@ pub(super) fn keep(
 
 /// Of all partitions together; unknown while the broker knows none.
 pub(super) fn total(positions: &[SharePosition]) -> Option<u64> {
-    let known = positions.iter().filter_map(|at| at.lag);
-    let known = known.filter_map(|lag| u64::try_from(lag).ok());
-    known.reduce(|one, other| one + other)
+    positions
+        .iter()
+        .filter_map(known)
+        .reduce(|one, other| one + other)
+}
+
+/// The broker has a number below 0 for what it does not know.
+fn known(position: &SharePosition) -> Option<u64> {
+    u64::try_from(position.lag?).ok()
 }
 
 /// Of the partitions that somebody has read.
 fn positions(positions: &[SharePosition]) -> Arc<[Position]> {
-    let known = positions.iter().filter_map(|at| {
+    let read = positions.iter().filter_map(|at| {
         Some(Position {
             topic: at.topic.as_str().into(),
             partition: at.partition,
             start_offset: at.start_offset?,
+            lag: known(at),
         })
     });
-    known.collect()
+    read.collect()
 }
 
 #[cfg(test)]
@@ -102,6 +109,10 @@ mod tests {
         };
         let known = positions(&[at(Some(3)), unread]);
         assert_eq!(known.len(), 1);
-        assert_eq!((&*known[0].topic, known[0].start_offset), ("orders", 7));
+        let at = &known[0];
+        assert_eq!(
+            (&*at.topic, at.start_offset, at.lag),
+            ("orders", 7, Some(3))
+        );
     }
 }

@@ -16,6 +16,8 @@ use tokio::task::JoinHandle;
 use super::keeper::{Keeper, Order, never_ran};
 use super::start::{ClusterId, Ground};
 use crate::config::connector::ConnectorConfig;
+use crate::plugins;
+use crate::telemetry::make::Make;
 
 /// Orders that may wait for a keeper, which may be draining.
 const ORDERS: usize = 16;
@@ -34,6 +36,7 @@ pub enum OrderError {
 
 struct Kept {
     config: Arc<ConnectorConfig>,
+    make: Arc<Make>,
     orders: mpsc::Sender<Order>,
 }
 
@@ -76,6 +79,7 @@ impl Manager {
         self.ground.view.enter(&name);
         let (orders, orders_of_keeper) = mpsc::channel(ORDERS);
         let kept = Kept {
+            make: Arc::new(Make::of(&config, &plugins::all())),
             config: Arc::new(config.clone()),
             orders,
         };
@@ -104,10 +108,12 @@ impl Manager {
         self.kept.lock().keys().cloned().collect()
     }
 
+    /// A connector's configuration, and its plugins.
     #[must_use]
-    pub fn config(&self, connector: &str) -> Option<Arc<ConnectorConfig>> {
+    pub fn described(&self, connector: &str) -> Option<(Arc<ConnectorConfig>, Arc<Make>)> {
         let kept = self.kept.lock();
-        kept.get(connector).map(|kept| Arc::clone(&kept.config))
+        let kept = kept.get(connector)?;
+        Some((Arc::clone(&kept.config), Arc::clone(&kept.make)))
     }
 
     /// The Kafka cluster's id, once a connector has met it.
@@ -125,7 +131,8 @@ impl Manager {
 
     /// Replaces one task, in the background.
     pub fn restart_task(&self, connector: &str, task: u32) -> Result<(), OrderError> {
-        let config = self.config(connector).ok_or(OrderError::UnknownConnector)?;
+        let config = self.described(connector);
+        let (config, _) = config.ok_or(OrderError::UnknownConnector)?;
         if task as usize >= config.tasks_max {
             return Err(OrderError::UnknownTask);
         }

@@ -7,52 +7,29 @@ use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::state::Rest;
+use crate::telemetry::health::Health;
 use crate::telemetry::sight::{ConnectorSight, Standing};
 
 type Answer = (StatusCode, Json<Value>);
 
-/// The worker as a whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Health {
-    Healthy,
-    Starting,
-    Unhealthy,
-}
-
-impl Health {
-    /// One bad connector leaves the others at work; the worker is unhealthy
-    /// only when none is left.
-    fn of(standings: impl Iterator<Item = Standing>) -> Self {
-        let mut health = Self::Unhealthy;
-        for standing in standings {
-            match standing {
-                Standing::Coming(_) => return Self::Starting,
-                Standing::Ready => health = Self::Healthy,
-                Standing::Bad(_) => {}
-            }
-        }
-        health
-    }
-
-    /// Connect's words and codes.
-    const fn told(self) -> (StatusCode, &'static str, &'static str) {
-        match self {
-            Self::Healthy => (
-                StatusCode::OK,
-                "healthy",
-                "Worker has completed startup and is ready to handle requests.",
-            ),
-            Self::Starting => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "starting",
-                "Worker is still starting up, or is stopping.",
-            ),
-            Self::Unhealthy => (
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "unhealthy",
-                "No connector of this worker can deliver.",
-            ),
-        }
+/// Connect's words and codes.
+const fn told(health: Health) -> (StatusCode, &'static str, &'static str) {
+    match health {
+        Health::Healthy => (
+            StatusCode::OK,
+            "healthy",
+            "Worker has completed startup and is ready to handle requests.",
+        ),
+        Health::Starting => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "starting",
+            "Worker is still starting up, or is stopping.",
+        ),
+        Health::Unhealthy => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "unhealthy",
+            "No connector of this worker can deliver.",
+        ),
     }
 }
 
@@ -60,9 +37,9 @@ impl Health {
 pub(super) async fn health(State(rest): State<Rest>) -> Answer {
     let sights = rest.sights();
     let health = Health::of(sights.iter().map(ConnectorSight::standing));
-    let (code, status, message) = health.told();
+    let (code, status, message) = told(health);
     let complaints: String = sights.iter().filter_map(complaint).collect();
-    let connectors = sights.iter().map(|it| (it.name.to_string(), told(it)));
+    let connectors = sights.iter().map(|it| (it.name.to_string(), shown(it)));
     let body = json!({
         "status": status,
         "message": format!("{message}{complaints}"),
@@ -84,7 +61,7 @@ fn complaint(sight: &ConnectorSight) -> Option<String> {
     }
 }
 
-fn told(sight: &ConnectorSight) -> Value {
+fn shown(sight: &ConnectorSight) -> Value {
     let (health, cause) = match sight.standing() {
         Standing::Ready => ("ready", None),
         Standing::Coming(what) => ("coming", Some(what.into())),
@@ -112,31 +89,11 @@ pub(super) async fn live() -> Json<Value> {
 /// `GET /health/ready`
 pub(super) async fn ready(State(rest): State<Rest>) -> Answer {
     let sights = rest.sights();
-    let health = Health::of(sights.iter().map(ConnectorSight::readiness));
-    let (code, status, message) = health.told();
+    let health = Health::readiness(&sights);
+    let (code, status, message) = told(health);
     let code = match code {
         StatusCode::OK => code,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
     (code, Json(json!({"status": status, "message": message})))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn health_of(standings: &[Standing]) -> Health {
-        Health::of(standings.iter().cloned())
-    }
-
-    #[test]
-    fn one_bad_connector_does_not_make_the_worker_unready() {
-        let bad = || Standing::Bad("gone".into());
-        let coming = || Standing::Coming("joins");
-        assert_eq!(health_of(&[Standing::Ready, bad()]), Health::Healthy);
-        assert_eq!(health_of(&[Standing::Ready, coming()]), Health::Starting);
-        assert_eq!(health_of(&[bad(), coming()]), Health::Starting);
-        assert_eq!(health_of(&[bad(), bad()]), Health::Unhealthy);
-        assert_eq!(health_of(&[]), Health::Unhealthy);
-    }
 }

@@ -157,6 +157,7 @@ mod tests {
             status: Status::Running,
             rates: ConnectorRates::default(),
             tasks: Vec::new(),
+            make: None,
         }
     }
 

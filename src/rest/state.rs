@@ -11,6 +11,8 @@ use crate::config::plugins::Plugins;
 use crate::config::worker::WorkerConfig;
 use crate::connectors::{Manager, OrderError};
 use crate::plugins::Plugin;
+use crate::telemetry::make::Make;
+use crate::telemetry::process::ProcessFigures;
 use crate::telemetry::rates::Rates;
 use crate::telemetry::sight::{ConnectorSight, WorkerSight};
 
@@ -30,6 +32,7 @@ pub struct Described {
     /// What was given, secrets hidden.
     pub config: BTreeMap<String, String>,
     pub tasks: usize,
+    pub make: Arc<Make>,
 }
 
 /// The connectors of a worker, as REST needs them. No call waits.
@@ -50,10 +53,11 @@ impl Connectors for Manager {
     }
 
     fn described(&self, connector: &str) -> Option<Described> {
-        let config = self.config(connector)?;
+        let (config, make) = self.described(connector)?;
         Some(Described {
             config: config.shown.clone(),
             tasks: config.tasks_max,
+            make,
         })
     }
 
@@ -92,9 +96,13 @@ impl Rest {
 
     /// A look at one connector.
     pub(super) fn sight(&self, connector: &str) -> Option<ConnectorSight> {
-        let tasks = self.connectors.described(connector)?.tasks;
-        let now = Instant::now();
-        ConnectorSight::of(&self.view, &self.rates, connector, tasks, now)
+        let described = self.connectors.described(connector)?;
+        let (tasks, now) = (described.tasks, Instant::now());
+        let sight = ConnectorSight::of(&self.view, &self.rates, connector, tasks, now)?;
+        Some(ConnectorSight {
+            make: Some(described.make),
+            ..sight
+        })
     }
 
     /// A look at the whole worker.
@@ -103,6 +111,7 @@ impl Rest {
             connectors: self.sights(),
             connector_starts: self.view.connector_starts().figures(),
             task_starts: self.view.task_starts().figures(),
+            process: ProcessFigures::now(),
         }
     }
 

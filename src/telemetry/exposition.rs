@@ -6,10 +6,10 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, prometheus_text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
-use sluice_actors::meters::SETTLEMENT_BOUNDS;
+use sluice_actors::meters::{SETTLEMENT_BOUNDS, Spread};
 
-use super::metrics::{Kind, Metric, Value, all};
-use super::sight::{ConnectorSight, WorkerSight};
+use super::metrics::{Kind, Metric, all};
+use super::sight::WorkerSight;
 
 pub use prometheus_text::CONTENT_TYPE;
 
@@ -44,11 +44,12 @@ impl Scrape {
         let (name, kind) = described(metric);
         let help = format!("{}.", metric.doc);
         let mut family = encoder.encode_descriptor(&name, &help, None, kind)?;
-        if let Value::Worker(read) = metric.value {
-            return put(&mut family, kind, read(&self.0));
+        for sample in metric.samples(&self.0) {
+            let labels: &Labels = &sample.labels;
+            put(&mut family, kind, labels, sample.value)?;
         }
-        for connector in &self.0.connectors {
-            encode_connector(metric, connector, kind, &mut family)?;
+        for (labels, spread) in metric.spreads(&self.0) {
+            put_spread(&mut family, &labels, spread)?;
         }
         Ok(())
     }
@@ -70,59 +71,32 @@ fn described(metric: &Metric) -> (String, MetricType) {
     }
 }
 
-fn encode_connector(
-    metric: &Metric,
-    connector: &ConnectorSight,
-    kind: MetricType,
+fn put(
     family: &mut MetricEncoder<'_>,
+    kind: MetricType,
+    labels: &Labels,
+    value: f64,
 ) -> Result<(), Error> {
-    let of_connector = || ("connector", connector.name.to_string());
-    let mut one = |labels: &Labels, value: Option<f64>| match value {
-        Some(value) => put(&mut family.encode_family(&labels)?, kind, value),
-        None => Ok(()),
+    let put_one = |encoder: &mut MetricEncoder<'_>| match kind {
+        MetricType::Counter => encoder.encode_counter::<NoLabels, f64, f64>(&value, None),
+        _ => encoder.encode_gauge(&value),
     };
-    match metric.value {
-        Value::Worker(_) => Ok(()),
-        Value::Connector(read) => one(&[of_connector()], read(connector)),
-        Value::ConnectorStatus => {
-            let status = connector.status.name().to_lowercase();
-            one(&[of_connector(), ("status", status)], Some(1.0))
-        }
-        Value::Task(read) => connector.tasks.iter().try_for_each(|task| {
-            let labels = [of_connector(), ("task", task.id.to_string())];
-            one(&labels, read(task, connector.at))
-        }),
-        Value::TaskStatus => connector.tasks.iter().try_for_each(|task| {
-            let status = task.status.name().to_lowercase();
-            let id = ("task", task.id.to_string());
-            one(&[of_connector(), id, ("status", status)], Some(1.0))
-        }),
-        Value::Partition(read) => connector.view.pins.iter().try_for_each(|pin| {
-            let topic = ("topic", pin.partition.topic.to_string());
-            let partition = ("partition", pin.partition.partition.to_string());
-            let value = read(pin, connector.at);
-            one(&[of_connector(), topic, partition], Some(value))
-        }),
-        Value::Settlement => {
-            let spread = &connector.view.times.settlement;
-            let bounds = SETTLEMENT_BOUNDS.into_iter().chain([f64::INFINITY]);
-            let buckets: Vec<(f64, u64)> = bounds.zip(spread.counts).collect();
-            let labels: &Labels = &[of_connector()];
-            family.encode_family(&labels)?.encode_histogram::<NoLabels>(
-                spread.seconds,
-                spread.count(),
-                &buckets,
-                None,
-            )
-        }
+    // Braces around no labels are not what a reader expects.
+    match labels.is_empty() {
+        true => put_one(family),
+        false => put_one(&mut family.encode_family(&labels)?),
     }
 }
 
-fn put(encoder: &mut MetricEncoder<'_>, kind: MetricType, value: f64) -> Result<(), Error> {
-    match kind {
-        MetricType::Counter => encoder.encode_counter::<NoLabels, f64, f64>(&value, None),
-        _ => encoder.encode_gauge(&value),
-    }
+fn put_spread(
+    family: &mut MetricEncoder<'_>,
+    labels: &Labels,
+    spread: &Spread,
+) -> Result<(), Error> {
+    let bounds = SETTLEMENT_BOUNDS.into_iter().chain([f64::INFINITY]);
+    let buckets: Vec<(f64, u64)> = bounds.zip(spread.counts).collect();
+    let mut family = family.encode_family(&labels)?;
+    family.encode_histogram::<NoLabels>(spread.seconds, spread.count(), &buckets, None)
 }
 
 #[cfg(test)]
@@ -131,15 +105,17 @@ mod tests {
     use std::time::Duration;
 
     use sluice_actors::ledger::Pin;
-    use sluice_actors::live_view::{ConnectorView, TaskState};
+    use sluice_actors::live_view::{ConnectorView, Position, TaskState};
     use sluice_actors::meters::TaskFigures;
     use sluice_actors::record::{SourcePartition, TopicId};
     use sluice_actors::starts::StartFigures;
     use tokio::time::Instant;
 
     use super::*;
+    use crate::telemetry::make::{Chained, Make};
+    use crate::telemetry::process::ProcessFigures;
     use crate::telemetry::rates::{ConnectorRates, TaskRates};
-    use crate::telemetry::sight::{Status, TaskSight};
+    use crate::telemetry::sight::{ConnectorSight, Status, TaskSight};
 
     fn sight() -> ConnectorSight {
         let mut view = ConnectorView::default();
@@ -158,6 +134,13 @@ mod tests {
             since: Instant::now(),
             is_buffered: false,
         });
+        let position = |partition, lag| Position {
+            topic: "orders".into(),
+            partition,
+            start_offset: 77,
+            lag,
+        };
+        view.positions = Some([position(0, Some(30)), position(1, None)].into());
         let task = TaskSight {
             id: 0,
             state: TaskState::Running,
@@ -176,6 +159,14 @@ mod tests {
             status: Status::Failed,
             rates: ConnectorRates::default(),
             tasks: vec![task],
+            make: Some(Arc::new(Make {
+                sink: "http".into(),
+                transforms: vec![Chained {
+                    alias: "Route".into(),
+                    class: "RegexRouter".into(),
+                }],
+                ..Make::default()
+            })),
         }
     }
 
@@ -187,6 +178,10 @@ mod tests {
                 successes: 4,
                 failures: 1,
             },
+            process: Some(ProcessFigures {
+                cpu_seconds: 1.5,
+                ..ProcessFigures::default()
+            }),
             ..WorkerSight::default()
         }
     }
@@ -208,6 +203,13 @@ mod tests {
             "kafka_connect_worker_task_startup_attempts_total 6.0",
             "kafka_connect_worker_task_startup_success_total 4.0",
             "kafka_connect_worker_task_startup_failure_total 1.0",
+            "kafka_connect_worker_task_startup_failure_percentage 0.2",
+            "kafka_connect_connector_connector_class{connector=\"orders\",connector_class=\"http\"} 1.0",
+            "kafka_connect_connector_transform_transform_class{connector=\"orders\",transform=\"Route\",transform_class=\"RegexRouter\"} 1.0",
+            "kafka_connect_sink_task_sink_record_lag_max{connector=\"orders\"} 30.0",
+            "sluice_partition_lag_records{connector=\"orders\",topic=\"orders\",partition=\"0\"} 30.0",
+            "sluice_partition_start_offset{connector=\"orders\",topic=\"orders\",partition=\"1\"} 77.0",
+            "process_cpu_seconds_total 1.5",
             "sluice_settlement_seconds_bucket{connector=\"orders\",le=\"0.005\"} 9",
             "sluice_settlement_seconds_count{connector=\"orders\"} 9",
         ] {
@@ -222,6 +224,8 @@ mod tests {
         let text = render(worker()).unwrap();
         for name in [
             "sluice_group_lag_records{",
+            "sluice_partition_lag_records{connector=\"orders\",topic=\"orders\",partition=\"1\"",
+            "\nkafka_connect_worker_connector_startup_failure_percentage ",
             "sluice_attempts_left{",
             "_avg_time_seconds{",
         ] {

@@ -1,10 +1,13 @@
 //! What the worker says of itself: logs, metrics.
 
 pub mod exposition;
+pub mod health;
 pub mod log_writer;
 pub mod logs;
+pub mod make;
 pub mod metrics;
 mod panics;
+pub mod process;
 pub mod rates;
 pub mod reference;
 pub mod sight;

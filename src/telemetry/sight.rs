@@ -10,6 +10,8 @@ use sluice_actors::outcome::Cause;
 use sluice_actors::starts::StartFigures;
 use tokio::time::Instant;
 
+use super::make::Make;
+use super::process::ProcessFigures;
 use super::rates::{ConnectorRates, Rates, TaskRates};
 
 /// A state by Connect's names.
@@ -79,6 +81,8 @@ pub struct ConnectorSight {
     pub status: Status,
     pub rates: ConnectorRates,
     pub tasks: Vec<TaskSight>,
+    /// `None` where nobody has told.
+    pub make: Option<Arc<Make>>,
 }
 
 /// One worker with its connectors.
@@ -87,6 +91,7 @@ pub struct WorkerSight {
     pub connectors: Vec<ConnectorSight>,
     pub connector_starts: StartFigures,
     pub task_starts: StartFigures,
+    pub process: Option<ProcessFigures>,
 }
 
 /// Whether a connector does what it is there for.
@@ -126,6 +131,7 @@ impl ConnectorSight {
             view: connector,
             name,
             at,
+            make: None,
         })
     }
 
@@ -272,6 +278,7 @@ mod tests {
             rates: ConnectorRates::default(),
             status: status(&view),
             view,
+            make: None,
         }
     }
 

@@ -111,6 +111,7 @@ impl Connectors for Fakes {
         self.names().contains(&connector.into()).then(|| Described {
             config: good(&config).shown,
             tasks: TASKS,
+            make: Arc::default(),
         })
     }
 

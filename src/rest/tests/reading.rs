@@ -107,6 +107,7 @@ async fn offsets_are_where_the_group_stands() {
         topic: "t".into(),
         partition: 3,
         start_offset: 77,
+        lag: Some(3),
     };
     setting.view.set_group(GOOD, None, Some([position].into()));
     assert_eq!(

@@ -1,8 +1,10 @@
 //! What a metric is: name, kind, meaning, and where the value is.
 
 use sluice_actors::ledger::Pin;
+use sluice_actors::live_view::Position;
 use tokio::time::Instant;
 
+use crate::telemetry::make::Make;
 use crate::telemetry::sight::{ConnectorSight, TaskSight, WorkerSight};
 
 /// What a metric is to Prometheus.
@@ -21,18 +23,24 @@ pub enum Group {
     TaskError,
     ConnectorTask,
     Connector,
+    Transform,
+    Predicate,
     Worker,
     Sluice,
+    Process,
 }
 
 impl Group {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::SinkTask,
         Self::TaskError,
         Self::ConnectorTask,
         Self::Connector,
+        Self::Transform,
+        Self::Predicate,
         Self::Worker,
         Self::Sluice,
+        Self::Process,
     ];
 
     #[must_use]
@@ -42,8 +50,11 @@ impl Group {
             Self::TaskError => "task-error-metrics",
             Self::ConnectorTask => "connector-task-metrics",
             Self::Connector => "connector-metrics",
+            Self::Transform => "connector-transform-metrics",
+            Self::Predicate => "connector-predicate-metrics",
             Self::Worker => "connect-worker-metrics",
             Self::Sluice => "Sluice",
+            Self::Process => "The process",
         }
     }
 
@@ -53,8 +64,11 @@ impl Group {
             Self::TaskError => "kafka_connect_task_error_",
             Self::ConnectorTask => "kafka_connect_connector_task_",
             Self::Connector => "kafka_connect_connector_",
+            Self::Transform => "kafka_connect_connector_transform_",
+            Self::Predicate => "kafka_connect_connector_predicate_",
             Self::Worker => "kafka_connect_worker_",
             Self::Sluice => "sluice_",
+            Self::Process => "process_",
         }
     }
 }
@@ -63,17 +77,23 @@ impl Group {
 #[derive(Clone, Copy, Debug)]
 pub enum Value {
     /// No labels.
-    Worker(fn(&WorkerSight) -> f64),
+    Worker(fn(&WorkerSight) -> Option<f64>),
+    /// `version`; always 1.
+    Version,
     /// `connector`.
     Connector(fn(&ConnectorSight) -> Option<f64>),
     /// `connector`, `task`.
     Task(fn(&TaskSight, Instant) -> Option<f64>),
     /// `connector`, `topic`, `partition`; of partitions with open records.
-    Partition(fn(&Pin, Instant) -> f64),
+    Pinned(fn(&Pin, Instant) -> f64),
+    /// `connector`, `topic`, `partition`; of partitions that the group reads.
+    Position(fn(&Position) -> Option<f64>),
     /// `connector`, `status`; always 1.
     ConnectorStatus,
     /// `connector`, `task`, `status`; always 1.
     TaskStatus,
+    /// `connector`, and more labels, with all that they are; always 1.
+    Make(&'static [&'static str], fn(&Make) -> Vec<Vec<String>>),
     /// `connector`; a histogram.
     Settlement,
 }
@@ -83,11 +103,13 @@ impl Value {
     pub const fn labels(&self) -> &'static [&'static str] {
         match self {
             Self::Worker(_) => &[],
+            Self::Version => &["version"],
             Self::Connector(_) | Self::Settlement => &["connector"],
             Self::Task(_) => &["connector", "task"],
-            Self::Partition(_) => &["connector", "topic", "partition"],
+            Self::Pinned(_) | Self::Position(_) => &["connector", "topic", "partition"],
             Self::ConnectorStatus => &["connector", "status"],
             Self::TaskStatus => &["connector", "task", "status"],
+            Self::Make(labels, _) => labels,
         }
     }
 }

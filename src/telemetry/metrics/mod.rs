@@ -1,6 +1,9 @@
 //! Metrics: what one is, and all that there are.
 
+mod make;
 mod metric;
+mod process;
+mod samples;
 mod sink_task;
 mod sluice;
 mod table;
@@ -8,4 +11,5 @@ mod task;
 mod worker;
 
 pub use metric::{Group, Kind, Metric, Value};
+pub use samples::{Labels, Sample};
 pub use table::all;

@@ -72,6 +72,17 @@ pub(super) const COUNTED: [&[Metric; 2]; 5] = [&READ, &ACQUIRE, &ACKNOWLEDGE, &R
 pub(super) const SINK_TASK: &[Metric] = &[
     metric(
         Group::SinkTask,
+        Kind::Gauge,
+        "sink-record-lag-max",
+        "The lag of the partition that lags most, asked every 10 s; the broker's word trails",
+        Value::Connector(|it| {
+            let positions = it.view.positions.as_deref()?.iter();
+            let lag = positions.filter_map(|at| at.lag).max()?;
+            Some(lag as f64)
+        }),
+    ),
+    metric(
+        Group::SinkTask,
         Kind::Counter,
         "sink-record-redelivery-total",
         "Records acquired that had been delivered before",

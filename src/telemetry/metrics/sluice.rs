@@ -1,9 +1,27 @@
 //! What Connect has no metric for.
 
 use super::metric::{Group, Kind, Metric, Value, metric};
+use crate::telemetry::health::Health;
 use crate::telemetry::sight::Standing;
 
 pub(super) const SLUICE: &[Metric] = &[
+    metric(
+        Group::Sluice,
+        Kind::Gauge,
+        "build-info",
+        "1; the label has the version of the program",
+        Value::Version,
+    ),
+    metric(
+        Group::Sluice,
+        Kind::Gauge,
+        "worker-ready",
+        "1 if /health/ready answers 200",
+        Value::Worker(|worker| {
+            let is_ready = Health::readiness(&worker.connectors) == Health::Healthy;
+            Some(f64::from(u8::from(is_ready)))
+        }),
+    ),
     metric(
         Group::Sluice,
         Kind::Histogram,
@@ -86,21 +104,21 @@ pub(super) const SLUICE: &[Metric] = &[
         Kind::Gauge,
         "partition-span-offsets",
         "Offsets from the first open record to the last one acquired",
-        Value::Partition(|pin, _| pin.span as f64),
+        Value::Pinned(|pin, _| pin.span as f64),
     ),
     metric(
         Group::Sluice,
         Kind::Gauge,
         "partition-pinned-offset",
         "The first open offset, which keeps the partition from moving on",
-        Value::Partition(|pin, _| pin.offset as f64),
+        Value::Pinned(|pin, _| pin.offset as f64),
     ),
     metric(
         Group::Sluice,
         Kind::Gauge,
         "partition-pinned-seconds",
-        "For how long it has",
-        Value::Partition(|pin, at| at.saturating_duration_since(pin.since).as_secs_f64()),
+        "For how long it has; also while more of the partition is delivered",
+        Value::Pinned(|pin, at| at.saturating_duration_since(pin.since).as_secs_f64()),
     ),
     metric(
         Group::Sluice,
@@ -122,6 +140,20 @@ pub(super) const SLUICE: &[Metric] = &[
         "group-lag-records",
         "Records that the group has still to deliver, asked every 10 s; the broker's word trails",
         Value::Connector(|it| it.view.lag.map(|lag| lag as f64)),
+    ),
+    metric(
+        Group::Sluice,
+        Kind::Gauge,
+        "partition-lag-records",
+        "The same of one partition",
+        Value::Position(|at| at.lag.map(|lag| lag as f64)),
+    ),
+    metric(
+        Group::Sluice,
+        Kind::Gauge,
+        "partition-start-offset",
+        "The first offset that the group has not done, asked every 10 s",
+        Value::Position(|at| Some(at.start_offset as f64)),
     ),
     metric(
         Group::Sluice,

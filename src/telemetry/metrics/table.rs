@@ -2,7 +2,7 @@
 //! it.
 
 use super::metric::Metric;
-use super::{sink_task, sluice, task, worker};
+use super::{make, process, sink_task, sluice, task, worker};
 
 /// All metrics, in the order of the reference.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
@@ -11,8 +11,10 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         sink_task::SINK_TASK,
         task::TASK_ERROR,
         task::CONNECTOR_TASK,
+        make::MAKE,
         worker::WORKER,
         sluice::SLUICE,
+        process::PROCESS,
     ];
     counted.chain(others.into_iter().flatten())
 }

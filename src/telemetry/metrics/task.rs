@@ -1,5 +1,4 @@
-//! Connect's `task-error-metrics`, `connector-task-metrics` and
-//! `connector-metrics`.
+//! Connect's `task-error-metrics` and `connector-task-metrics`.
 
 use super::metric::{Group, Kind, Metric, Value, metric};
 use crate::telemetry::rates::TaskCount;
@@ -101,12 +100,5 @@ pub(super) const CONNECTOR_TASK: &[Metric] = &[
         "batch-size-max",
         "Records in the largest put so far",
         Value::Task(|it, _| Some(it.figures.largest_put as f64)),
-    ),
-    metric(
-        Group::Connector,
-        Kind::Gauge,
-        "status",
-        "The connector's state, in lower case in the label status",
-        Value::ConnectorStatus,
     ),
 ];

@@ -2,6 +2,7 @@
 
 use super::metric::{Group, Kind, Metric, Value, metric};
 use crate::telemetry::sight::Status;
+use sluice_actors::starts::StartFigures;
 
 pub(super) const WORKER: &[Metric] = &[
     metric(
@@ -9,7 +10,7 @@ pub(super) const WORKER: &[Metric] = &[
         Kind::Gauge,
         "connector-count",
         "Connectors of this worker",
-        Value::Worker(|worker| worker.connectors.len() as f64),
+        Value::Worker(|worker| Some(worker.connectors.len() as f64)),
     ),
     metric(
         Group::Worker,
@@ -18,7 +19,7 @@ pub(super) const WORKER: &[Metric] = &[
         "Tasks of this worker",
         Value::Worker(|worker| {
             let tasks = worker.connectors.iter().map(|it| it.tasks.len());
-            tasks.sum::<usize>() as f64
+            Some(tasks.sum::<usize>() as f64)
         }),
     ),
     metric(
@@ -26,42 +27,70 @@ pub(super) const WORKER: &[Metric] = &[
         Kind::Counter,
         "connector-startup-attempts-total",
         "Starts of connectors, each try counted, restarts among them",
-        Value::Worker(|worker| worker.connector_starts.attempts as f64),
+        Value::Worker(|worker| Some(worker.connector_starts.attempts as f64)),
     ),
     metric(
         Group::Worker,
         Kind::Counter,
         "connector-startup-success-total",
         "Starts of connectors that succeeded: their group is being joined",
-        Value::Worker(|worker| worker.connector_starts.successes as f64),
+        Value::Worker(|worker| Some(worker.connector_starts.successes as f64)),
     ),
     metric(
         Group::Worker,
         Kind::Counter,
         "connector-startup-failure-total",
         "Starts of connectors that failed, to be tried again or not",
-        Value::Worker(|worker| worker.connector_starts.failures as f64),
+        Value::Worker(|worker| Some(worker.connector_starts.failures as f64)),
+    ),
+    metric(
+        Group::Worker,
+        Kind::Gauge,
+        "connector-startup-success-percentage",
+        "The part of starts of connectors that succeeded, of those that have ended; Connect's own is a part of 1 too",
+        Value::Worker(|worker| part(worker.connector_starts, |it| it.successes)),
+    ),
+    metric(
+        Group::Worker,
+        Kind::Gauge,
+        "connector-startup-failure-percentage",
+        "The part of starts of connectors that failed, of those that have ended",
+        Value::Worker(|worker| part(worker.connector_starts, |it| it.failures)),
     ),
     metric(
         Group::Worker,
         Kind::Counter,
         "task-startup-attempts-total",
         "Starts of tasks, replacements and restarts among them",
-        Value::Worker(|worker| worker.task_starts.attempts as f64),
+        Value::Worker(|worker| Some(worker.task_starts.attempts as f64)),
     ),
     metric(
         Group::Worker,
         Kind::Counter,
         "task-startup-success-total",
         "Starts of tasks whose sink was opened, be it after many tries",
-        Value::Worker(|worker| worker.task_starts.successes as f64),
+        Value::Worker(|worker| Some(worker.task_starts.successes as f64)),
     ),
     metric(
         Group::Worker,
         Kind::Counter,
         "task-startup-failure-total",
         "Starts of tasks whose sink can never be opened",
-        Value::Worker(|worker| worker.task_starts.failures as f64),
+        Value::Worker(|worker| Some(worker.task_starts.failures as f64)),
+    ),
+    metric(
+        Group::Worker,
+        Kind::Gauge,
+        "task-startup-success-percentage",
+        "The part of starts of tasks that succeeded, of those that have ended; Connect's own is a part of 1 too",
+        Value::Worker(|worker| part(worker.task_starts, |it| it.successes)),
+    ),
+    metric(
+        Group::Worker,
+        Kind::Gauge,
+        "task-startup-failure-percentage",
+        "The part of starts of tasks that failed, of those that have ended",
+        Value::Worker(|worker| part(worker.task_starts, |it| it.failures)),
     ),
     metric(
         Group::Worker,
@@ -98,4 +127,26 @@ pub(super) const WORKER: &[Metric] = &[
         "Tasks of the connector that are being restarted",
         Value::Connector(|it| Some(it.tasks_in(Status::Restarting) as f64)),
     ),
+    // Nothing pauses tasks, and none is kept in this state: for dashboards,
+    // whose sums would have no data without them.
+    metric(
+        Group::Worker,
+        Kind::Gauge,
+        "connector-paused-task-count",
+        "Tasks of the connector that an operator has paused; there are none",
+        Value::Connector(|_| Some(0.0)),
+    ),
+    metric(
+        Group::Worker,
+        Kind::Gauge,
+        "connector-destroyed-task-count",
+        "Tasks of the connector that are gone and still listed; there are none",
+        Value::Connector(|_| Some(0.0)),
+    ),
 ];
+
+/// Nothing as long as no start has ended.
+fn part(starts: StartFigures, of: fn(StartFigures) -> u64) -> Option<f64> {
+    let ended = starts.successes + starts.failures;
+    (ended > 0).then(|| of(starts) as f64 / ended as f64)
+}
