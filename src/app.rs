@@ -21,6 +21,7 @@ use crate::converters::part::Part;
 use crate::kafka::admin::Direction;
 use crate::kafka::embedded::EmbeddedBroker;
 use crate::rest::{Connectors, Rest, Server};
+use crate::telemetry::loggers::Loggers;
 use crate::telemetry::rates::Rates;
 use crate::telemetry::{logs, status_log};
 use crate::{converters, demo, sinks, transforms};
@@ -69,13 +70,13 @@ pub struct Worker;
 
 impl App for Worker {
     fn run(&self, configuration: Configuration, broker: Option<EmbeddedBroker>) -> Exit {
-        logs::start(&configuration.worker.log);
+        let loggers = logs::start(&configuration.worker.log);
         if let Some(broker) = &broker {
             announce(broker, &configuration);
         }
         let run = on_threads(async |runtime| {
             let for_ever = async |_| std::future::pending::<()>().await;
-            run_until(configuration, runtime, for_ever).await.0
+            run_until(configuration, loggers, runtime, for_ever).await.0
         });
         run.unwrap_or_else(|error| no_threads(&error))
     }
@@ -132,7 +133,9 @@ fn announce(broker: &EmbeddedBroker, configuration: &Configuration) {
         if let Topics::Named(topics) = &connector.topics {
             for topic in topics {
                 broker.create_topic(topic, EMBEDDED_PARTITIONS);
-                tracing::info!(topic, partitions = EMBEDDED_PARTITIONS, "topic is there");
+                let connector = &*connector.name;
+                let partitions = EMBEDDED_PARTITIONS;
+                tracing::info!(connector, topic, partitions, "topic is there");
             }
         }
     }
@@ -165,6 +168,7 @@ fn num_threads() -> usize {
 /// happens at the end stands in `docs/architecture.md`.
 pub(crate) async fn run_until<T>(
     configuration: Configuration,
+    loggers: Loggers,
     runtime: &Runtime,
     enough: impl AsyncFnOnce(Arc<LiveView>) -> T,
 ) -> (Exit, Option<T>) {
@@ -176,7 +180,10 @@ pub(crate) async fn run_until<T>(
         return (Exit::Internal, None);
     };
     for note in &configuration.notes {
-        tracing::info!("{note}");
+        match &note.connector {
+            Some(connector) => tracing::info!(connector, "{note}"),
+            None => tracing::info!("{note}"),
+        }
     }
     let view = LiveView::new();
     let threads = Threads::start(num_threads().saturating_sub(1));
@@ -206,7 +213,14 @@ pub(crate) async fn run_until<T>(
         runtime.spawn(status_log::run(Arc::clone(&view), interval));
     }
     let worker = Arc::new(configuration.worker);
-    serve(server, Arc::clone(&worker), &manager, &view, runtime);
+    serve(
+        server,
+        Arc::clone(&worker),
+        loggers,
+        &manager,
+        &view,
+        runtime,
+    );
     let enough = enough(Arc::clone(&view));
     let stop = wait(&manager, &mut terminate, &mut interrupt, enough).await;
     if let Stop::Signal(name) = &stop {
@@ -237,6 +251,7 @@ pub(crate) async fn run_until<T>(
 fn serve(
     server: Server,
     worker: Arc<WorkerConfig>,
+    loggers: Loggers,
     manager: &Arc<Manager>,
     view: &Arc<LiveView>,
     runtime: &Runtime,
@@ -255,6 +270,7 @@ fn serve(
         plugins: crate::plugins::all().into(),
         worker,
         checks: plugins(),
+        loggers,
         worker_id: worker_id(addresses.first()).into(),
     };
     server.serve(&rest, runtime.handle());

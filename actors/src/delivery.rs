@@ -397,9 +397,9 @@ impl Delivery {
             return;
         };
         let done = self.closing.take();
-        let mark = self.links.mark.clone();
+        let (mark, context) = (self.links.mark.clone(), self.context.clone());
         ctx.spawn(
-            async move { mark.in_steps(NO_RECORD, host.close()).await }
+            async move { mark.in_steps(NO_RECORD, host.close(&context)).await }
                 .into_actor(self)
                 .map(|(), delivery, ctx| {
                     delivery.show(TaskState::Stopped);

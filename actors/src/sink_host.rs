@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::chunk::Chunk;
 use crate::error_log::INCLUDE_MESSAGES;
 use crate::outcome::Cause;
-use crate::ports::sink::{Sink, SinkError};
+use crate::ports::sink::{Sink, SinkError, TaskContext};
 use crate::report::Report;
 use crate::stuck_threads::{StuckThreads, ThreadLife};
 
@@ -50,13 +50,17 @@ impl SinkHost {
         }
     }
 
-    pub(crate) async fn close(&mut self) {
+    /// The context is for the log.
+    pub(crate) async fn close(&mut self, context: &TaskContext) {
         let closed = match self {
             Self::Inline(sink) => caught(sink.close()).await,
             Self::Thread(thread) => thread.call(Call::Close).await.map(|_| ()),
         };
         if let Err(cause) = closed {
-            tracing::warn!(%cause, "closing the sink panicked");
+            let TaskContext {
+                connector, task, ..
+            } = context;
+            tracing::warn!(connector, task, %cause, "closing the sink panicked");
         }
     }
 }

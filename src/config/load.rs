@@ -1,6 +1,7 @@
 //! From files, environment and command line to configurations.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
 use config::ConfigError;
@@ -10,6 +11,7 @@ use super::definition::{Fault, Faults};
 use super::env::{self, Environment};
 use super::files;
 use super::layers::{Layer, Settings};
+use super::notes::Note;
 use super::overrides::OVERRIDE;
 use super::plugins::Plugins;
 use super::producer::PRODUCER_OVERRIDE;
@@ -41,8 +43,24 @@ pub struct Loaded {
 pub struct Configuration {
     pub worker: WorkerConfig,
     pub connectors: Vec<ConnectorConfig>,
-    /// What the user should know, each with its place.
-    pub notes: Vec<String>,
+    /// What the user should know.
+    pub notes: Vec<PlacedNote>,
+}
+
+/// A note with its place: a connector, or the worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlacedNote {
+    pub connector: Option<String>,
+    note: Note,
+}
+
+impl fmt::Display for PlacedNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.connector {
+            Some(connector) => write!(f, "connector {connector}: {}", self.note),
+            None => write!(f, "worker: {}", self.note),
+        }
+    }
 }
 
 impl Loaded {
@@ -61,17 +79,17 @@ impl Loaded {
         })
     }
 
-    fn notes(&self) -> Vec<String> {
-        let worker = self.worker.notes.iter();
+    fn notes(&self) -> Vec<PlacedNote> {
+        let placed = |connector: Option<&str>, note: &Note| PlacedNote {
+            connector: connector.map(str::to_owned),
+            note: note.clone(),
+        };
+        let worker = self.worker.notes.iter().map(|note| placed(None, note));
         let connectors = self.connectors.iter().flat_map(|connector| {
-            let place = format!("connector {}", connector.config.name);
-            let notes = connector.notes.iter();
-            notes.map(move |note| format!("{place}: {note}"))
+            let (name, notes) = (&*connector.config.name, connector.notes.iter());
+            notes.map(move |note| placed(Some(name), note))
         });
-        worker
-            .map(|note| format!("worker: {note}"))
-            .chain(connectors)
-            .collect()
+        worker.chain(connectors).collect()
     }
 }
 

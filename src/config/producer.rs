@@ -35,6 +35,8 @@ pub const fn rules<'a>(
 
 #[derive(Clone, Debug)]
 pub struct ProducerConfig {
+    /// Whose producer it is, for the log; empty if it is no connector's.
+    pub connector: String,
     pub client: ClientConfig,
     /// All that is not the client's, by librdkafka's names.
     pub tuning: Vec<(&'static str, String)>,
@@ -80,7 +82,10 @@ impl ProducerConfig {
         let properties = client_properties(worker, PRODUCER)
             .at_home(PRODUCER_OVERRIDE)
             .with(connector, PRODUCER_OVERRIDE, |_| true);
-        Self::of(&properties, client_id, faults)
+        Self {
+            connector: connector.get("name").unwrap_or_default().to_owned(),
+            ..Self::of(&properties, client_id, faults)
+        }
     }
 
     /// From one client's properties.
@@ -89,6 +94,7 @@ impl ProducerConfig {
         properties.read(PRODUCER_KEYS, faults, |reader| {
             check(reader);
             Self {
+                connector: String::new(),
                 client,
                 tuning: tuning(reader),
                 reads: None,

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use tracing::level_filters::LevelFilter;
+
 use crate::kafka::client_config::{self, ClientConfig};
 
 use super::definition::{Faults, Key, Kind, Preset, Reader};
@@ -21,6 +23,8 @@ const POLICY: &str = "connector.client.config.override.policy";
 pub const GROUP_PROTOCOL: &str = "consumer.group.protocol";
 const MAX_POLL_RECORDS: &str = "consumer.max.poll.records";
 const LISTENERS: &str = "listeners";
+const LOG_LEVELS: &str = "log.levels";
+const LEVELS: &[&str] = &["error", "warn", "info", "debug", "trace"];
 const REST_EXTENSIONS: &str = "rest.extension.classes";
 pub const FLUSH_INTERVAL: &str = "offset.flush.interval.ms";
 const CLIENT_ID: &str = "sluice";
@@ -93,9 +97,15 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "log.level",
-        kind: Kind::Choice(&["error", "warn", "info", "debug", "trace"]),
+        kind: Kind::Choice(LEVELS),
         preset: Preset::Value("info"),
-        doc: "What is logged to standard error.",
+        doc: "What is logged to standard error, of all that log.levels says nothing of.",
+    },
+    Key {
+        name: LOG_LEVELS,
+        kind: Kind::List,
+        preset: Preset::Unset,
+        doc: "Levels of single modules and connectors: sluice::rest=warn,connector.orders=debug. Modules are in the log lines, as target; PUT /admin/loggers changes them at run time.",
     },
     Key {
         name: "log.format",
@@ -164,7 +174,9 @@ pub enum LogFormat {
 /// What is logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogConfig {
-    pub level: &'static str,
+    pub level: LevelFilter,
+    /// Of single loggers.
+    pub levels: Vec<(String, LevelFilter)>,
     pub format: LogFormat,
     /// `None`: no status lines.
     pub status_interval: Option<Duration>,
@@ -174,7 +186,8 @@ impl LogConfig {
     fn read(reader: &mut Reader<'_>) -> Self {
         let interval = reader.duration("status.log.interval.ms");
         Self {
-            level: reader.choice("log.level"),
+            level: level(reader.choice("log.level")).unwrap_or(LevelFilter::INFO),
+            levels: levels(reader),
             format: match reader.choice("log.format") {
                 "json" => LogFormat::Json,
                 _ => LogFormat::Text,
@@ -182,6 +195,33 @@ impl LogConfig {
             status_interval: (!interval.is_zero()).then_some(interval),
         }
     }
+}
+
+/// `off` too, which the whole log must not be.
+fn level(name: &str) -> Option<LevelFilter> {
+    let is_known = name == "off" || LEVELS.contains(&name);
+    is_known.then(|| name.parse().ok()).flatten()
+}
+
+fn levels(reader: &mut Reader<'_>) -> Vec<(String, LevelFilter)> {
+    let mut levels = Vec::new();
+    for item in reader.list(LOG_LEVELS) {
+        let read = item.split_once('=').and_then(|(logger, name)| {
+            let name = name.trim().to_ascii_lowercase();
+            Some((logger.trim().to_owned(), level(&name)?))
+        });
+        match read {
+            Some((logger, level)) if !logger.is_empty() => levels.push((logger, level)),
+            _ => reader.fault(
+                LOG_LEVELS,
+                format!(
+                    "{item:?} is no MODULE=LEVEL; levels are {}, off",
+                    LEVELS.join(", ")
+                ),
+            ),
+        }
+    }
+    levels
 }
 
 #[derive(Clone, Debug)]
@@ -395,6 +435,26 @@ mod tests {
             ] {
                 assert!(text.contains(part), "{text}");
             }
+        }
+    }
+
+    #[test]
+    fn levels_of_loggers_are_read_and_what_is_none_is_told() {
+        let log = |levels| {
+            let worker = read(&[("bootstrap.servers", "a:9092"), ("log.levels", levels)]);
+            (worker.config.log.levels, worker.faults.to_string())
+        };
+        let (levels, faults) = log("sluice::rest = DEBUG, connector.a.b=off");
+        assert_eq!(faults, "");
+        let expected = [
+            ("sluice::rest".to_owned(), LevelFilter::DEBUG),
+            ("connector.a.b".to_owned(), LevelFilter::OFF),
+        ];
+        assert_eq!(levels, expected);
+        for wrong in ["sluice::rest", "sluice::rest=loud", "=debug", "a=1"] {
+            let (_, faults) = log(wrong);
+            let told = format!("log.levels: {wrong:?} is no MODULE=LEVEL");
+            assert!(faults.starts_with(&told), "{faults}");
         }
     }
 

@@ -32,6 +32,7 @@ pub(super) async fn prepare(
             let target = admin(&written.producer.client, SERVERS).await?;
             check_loop(config, written, source, &target).await?;
             let topic = OwnTopic {
+                connector: &config.name,
                 name: &written.topic,
                 replication_factor: written.replication_factor,
                 replication_key: DEAD_LETTER_REPLICATION,

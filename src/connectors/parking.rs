@@ -86,6 +86,7 @@ pub(super) async fn prepare(
         return Ok(None);
     };
     let topic = OwnTopic {
+        connector: &config.name,
         name: &parking.topic,
         replication_factor: parking.replication_factor,
         replication_key: PARK_REPLICATION,

@@ -315,6 +315,7 @@ pub(super) fn source_config(config: &ConnectorConfig, topics: Vec<Arc<str>>) -> 
     let consumer = &config.consumer;
     let size = |bytes: i64| u32::try_from(bytes.max(0)).unwrap_or(u32::MAX);
     ShareSourceConfig {
+        connector: config.name.as_str().into(),
         rack: consumer.rack.as_deref().map(Arc::from),
         acquire_mode: match consumer.acquire_mode {
             AcquireMode::BatchOptimized => share::AcquireMode::BatchOptimized,
@@ -466,6 +467,7 @@ mod tests {
         ]);
         let source = source_config(&connector, vec!["orders".into()]);
         assert_eq!(&*source.group_id, "g");
+        assert_eq!(&*source.connector, &*connector.name);
         assert_eq!(source.rack.as_deref(), Some("r"));
         assert_eq!(source.topics, ["orders".into()]);
         assert_eq!(source.acquire_mode, share::AcquireMode::RecordLimit);

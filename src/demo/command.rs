@@ -74,7 +74,7 @@ fn show(options: DemoOptions, out: &mut dyn Write, in_place: bool) -> Result<Exi
     let folder = tempfile::Builder::new().prefix("sluice-demo-").tempdir()?;
     let arrived = folder.path().join("arrived.ndjson");
     let configuration = configuration(plan, &broker, &arrived)?;
-    logs::start(&configuration.worker.log);
+    let loggers = logs::start(&configuration.worker.log);
     hush_planned_deaths();
 
     broker.create_topic(TOPIC, PARTITIONS as i32);
@@ -83,7 +83,7 @@ fn show(options: DemoOptions, out: &mut dyn Write, in_place: bool) -> Result<Exi
         introduce(plan, out)?;
         let progress = Progress::new(out, in_place);
         let watch = async |view: Arc<LiveView>| watch(&view, &broker, plan.records, progress).await;
-        let (exit, ended) = run_until(configuration, runtime, watch).await;
+        let (exit, ended) = run_until(configuration, loggers, runtime, watch).await;
         Ok::<_, DemoError>((places, exit, ended))
     })??;
     let ended = ended.transpose()?.unwrap_or(Ended::Interrupted);
@@ -272,6 +272,6 @@ mod tests {
         let connector = &configuration.connectors[0];
         assert_eq!((connector.name.as_str(), connector.tasks_max), ("demo", 7));
         assert_eq!(connector.share.group_id, GROUP);
-        assert_eq!(configuration.notes, [""; 0]);
+        assert!(configuration.notes.is_empty(), "{:?}", configuration.notes);
     }
 }

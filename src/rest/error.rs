@@ -74,14 +74,6 @@ pub(super) async fn no_such_path() -> RestError {
     RestError::not_found("HTTP 404 Not Found")
 }
 
-/// For a path of Connect's that is not there.
-pub(super) async fn no_loggers() -> RestError {
-    RestError::not_found(
-        "HTTP 404 Not Found: levels of loggers over REST are still to come; set log.level in the \
-         worker's configuration",
-    )
-}
-
 /// For a path that there is, with a verb that it does not know.
 pub(super) async fn no_such_method() -> RestError {
     RestError::new(

@@ -1,5 +1,5 @@
-//! Kafka Connect's REST API, as far as it reads, and restarts; health and
-//! metrics beside it.
+//! Kafka Connect's REST API, as far as it reads, restarts, and sets levels of
+//! loggers; health and metrics beside it.
 //!
 //! What is read comes from the live view, so no answer waits for a pipeline.
 
@@ -8,6 +8,7 @@ mod connectors;
 mod definitions;
 mod error;
 mod health;
+mod loggers;
 mod metrics;
 mod plugins;
 mod restart;

@@ -5,13 +5,13 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{map_request, map_response};
-use axum::routing::{MethodRouter, any, get, post, put};
+use axum::routing::{MethodRouter, get, post, put};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 
-use super::error::{no_changes, no_loggers, no_such_method, no_such_path, shaped};
+use super::error::{no_changes, no_such_method, no_such_path, shaped};
 use super::state::Rest;
-use super::{connectors, health, metrics, plugins, restart, root};
+use super::{connectors, health, loggers, metrics, plugins, restart, root};
 use crate::config::listeners::Listener;
 
 /// An address of `listeners` that cannot be listened on.
@@ -84,8 +84,11 @@ pub(super) fn router(rest: Rest) -> Router {
             "/connector-plugins/{plugin}/config/validate",
             put(plugins::validate),
         )
-        .route("/admin/loggers", any(no_loggers))
-        .route("/admin/loggers/{logger}", any(no_loggers))
+        .route("/admin/loggers", get(loggers::list))
+        .route(
+            "/admin/loggers/{logger}",
+            get(loggers::level).put(loggers::set),
+        )
         .route("/health", get(health::health))
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))

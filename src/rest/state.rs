@@ -11,6 +11,7 @@ use crate::config::plugins::Plugins;
 use crate::config::worker::WorkerConfig;
 use crate::connectors::{Manager, OrderError};
 use crate::plugins::Plugin;
+use crate::telemetry::loggers::Loggers;
 use crate::telemetry::make::Make;
 use crate::telemetry::process::ProcessFigures;
 use crate::telemetry::rates::Rates;
@@ -84,6 +85,7 @@ pub struct Rest {
     /// What a connector's configuration is read with.
     pub worker: Arc<WorkerConfig>,
     pub checks: Plugins,
+    pub loggers: Loggers,
     /// `host:port`, as Connect names its workers.
     pub worker_id: Arc<str>,
 }

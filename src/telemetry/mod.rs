@@ -2,7 +2,9 @@
 
 pub mod exposition;
 pub mod health;
+pub mod levels;
 pub mod log_writer;
+pub mod loggers;
 pub mod logs;
 pub mod make;
 pub mod metrics;

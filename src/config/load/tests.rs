@@ -265,6 +265,7 @@ fn notes_name_their_place() {
     places.environment = environment([("CONNECT_GROUP_ID", "g")]);
     places.set = vec!["orders-to-file:consumer.override.check.crcs=true".into()];
     let notes = loaded(&places).sound().unwrap().notes;
+    let notes: Vec<String> = notes.iter().map(ToString::to_string).collect();
     assert_eq!(notes.len(), 2, "{notes:?}");
     assert!(notes[0].starts_with("worker: group.id: has no effect here"));
     assert!(notes[1].starts_with("connector orders-to-file: consumer.override.check.crcs: "));

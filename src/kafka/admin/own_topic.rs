@@ -28,6 +28,8 @@ const TWO: &str = "2";
 /// does.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnTopic<'a> {
+    /// Whose it is, for the log.
+    pub connector: &'a str,
     pub name: &'a str,
     pub replication_factor: i16,
     /// The setting that says how many replicas there are.
@@ -140,6 +142,7 @@ impl Admin {
         configs: &[(&str, &str)],
     ) -> Result<Created, AdminError> {
         let OwnTopic {
+            connector,
             name,
             replication_factor,
             replication_key,
@@ -151,7 +154,7 @@ impl Admin {
         };
         match self.try_create(name, replication_factor, configs).await {
             Ok(()) => {
-                tracing::info!(topic = name, replication_factor, "topic created");
+                tracing::info!(connector, topic = name, replication_factor, "topic created");
                 Ok(Created::Now)
             }
             Err(error) if code(&error) == Some(ErrorCode::TopicAlreadyExists) => {
@@ -272,6 +275,7 @@ mod tests {
         let kafka = Kafka::builder(servers.clone()).connect().await.unwrap();
         let admin = Admin::new(kafka.admin(), servers);
         let topic = |name| OwnTopic {
+            connector: "orders",
             name,
             replication_factor: 1,
             replication_key: "replicas",

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -36,13 +37,16 @@ pub(crate) struct Handle<R: Receipt> {
     producer: Option<ThreadedProducer<Deliveries<R>>>,
     /// Empty until it has connected.
     cluster_id: String,
+    connector: Arc<str>,
 }
 
 impl<R: Receipt> Handle<R> {
     /// `alone`: each record travels in a batch of its own, so that a refusal
     /// is about that record.
     pub(super) fn start(config: &ProducerConfig, alone: bool) -> KafkaResult<Self> {
-        let context = Deliveries::new(alone, config.client.token_source());
+        let connector: Arc<str> = config.connector.as_str().into();
+        let tokens = config.client.token_source();
+        let context = Deliveries::new(Arc::clone(&connector), alone, tokens);
         let mut config = config.librdkafka();
         if alone {
             config.set("batch.num.messages", "1");
@@ -51,6 +55,7 @@ impl<R: Receipt> Handle<R> {
         Ok(Self {
             producer: Some(producer),
             cluster_id: String::new(),
+            connector,
         })
     }
 
@@ -89,7 +94,7 @@ impl<R: Receipt> Handle<R> {
         if let Some(producer) = &self.producer
             && let Err(error) = producer.client().fetch_metadata(Some(topic), timeout)
         {
-            tracing::debug!(topic, %error, "topic cannot be looked up");
+            tracing::debug!(connector = %self.connector, topic, %error, "topic cannot be looked up");
         }
     }
 
@@ -120,13 +125,16 @@ impl<R: Receipt> Drop for Handle<R> {
         let producer = self.producer.take();
         let ending = std::thread::Builder::new().name("sluice-producer-end".to_owned());
         if let Err(error) = ending.spawn(move || drop(producer)) {
-            tracing::warn!(%error, "no thread to end a producer, ended in place");
+            tracing::warn!(
+                connector = %self.connector, %error, "no thread to end a producer, ended in place"
+            );
         }
     }
 }
 
 /// Takes what librdkafka reports, on the producer's thread.
 struct Deliveries<R> {
+    connector: Arc<str>,
     alone: bool,
     tokens: Option<TokenSource>,
     dead: AtomicBool,
@@ -143,8 +151,9 @@ struct Complaint {
 }
 
 impl<R: Receipt> Deliveries<R> {
-    fn new(alone: bool, tokens: Option<TokenSource>) -> Self {
+    fn new(connector: Arc<str>, alone: bool, tokens: Option<TokenSource>) -> Self {
         Self {
+            connector,
             alone,
             tokens,
             dead: AtomicBool::new(false),
@@ -162,7 +171,7 @@ impl<R: Receipt> Deliveries<R> {
     fn all_is_well(&self) {
         if self.troubled.swap(false, Ordering::AcqRel) {
             *self.complaint.lock() = Complaint::default();
-            tracing::info!("producer reaches its brokers again");
+            tracing::info!(connector = %self.connector, "producer reaches its brokers again");
         }
     }
 
@@ -229,7 +238,7 @@ impl<R: Receipt> ClientContext for Deliveries<R> {
     }
 
     fn log(&self, _: RDKafkaLogLevel, facility: &str, message: &str) {
-        tracing::debug!(facility, message, "librdkafka");
+        tracing::debug!(connector = %self.connector, facility, message, "librdkafka");
     }
 
     /// Comes for each broker that is lost, and then once more when it was the
@@ -240,7 +249,10 @@ impl<R: Receipt> ClientContext for Deliveries<R> {
         };
         if judge(code) == Verdict::ProducerDied {
             self.dead.store(true, Ordering::Release);
-            tracing::warn!(error = reason, "producer cannot go on, another takes over");
+            tracing::warn!(
+                connector = %self.connector, error = reason,
+                "producer cannot go on, another takes over"
+            );
             return;
         }
         let mut complaint = self.complaint.lock();
@@ -252,7 +264,10 @@ impl<R: Receipt> ClientContext for Deliveries<R> {
         let lasts = complaint.lasts;
         drop(complaint);
         if lasts && !self.troubled.swap(true, Ordering::AcqRel) {
-            tracing::warn!(error = %reason, "producer reaches no broker, trying on");
+            tracing::warn!(
+                connector = %self.connector, error = %reason,
+                "producer reaches no broker, trying on"
+            );
         }
     }
 }
@@ -309,6 +324,7 @@ mod tests {
         let handle = Handle {
             producer: None,
             cluster_id: String::new(),
+            connector: "orders".into(),
         };
         let said = Arc::default();
         let receipt = Box::new(Words(Arc::clone(&said)));

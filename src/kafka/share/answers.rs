@@ -117,6 +117,7 @@ impl Broker {
         let broker = self.id;
         if self.pace.throttled(throttle, now) {
             tracing::warn!(
+                connector = %self.config.connector,
                 broker,
                 ?throttle,
                 "a quota is used up, what was fetched comes again; fetching slower"
@@ -197,7 +198,10 @@ impl Broker {
         if acquired.doubled && !self.doubled {
             self.doubled = true;
             let (broker, partition) = (self.id, &acquired.partition);
-            tracing::warn!(broker, %partition, "the broker gave out an offset twice in one answer; taken once");
+            tracing::warn!(
+                connector = %self.config.connector, broker, %partition,
+                "the broker gave out an offset twice in one answer; taken once"
+            );
         }
         let book = self
             .books

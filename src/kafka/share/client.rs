@@ -458,14 +458,14 @@ impl Client {
 
     fn raise(&mut self, resource: &str, cause: Cause, now: Instant) {
         if self.closing.is_none() && self.troubles.raise(resource, &cause, now) {
-            tracing::warn!(group = %self.config.group_id, resource, %cause, "share source is troubled");
+            tracing::warn!(connector = %self.config.connector, group = %self.config.group_id, resource, %cause, "share source is troubled");
             self.events.push_back(SourceEvent::Troubled { cause });
         }
     }
 
     fn clear(&mut self, resource: &str) {
         if self.troubles.clear(resource) {
-            tracing::info!(group = %self.config.group_id, resource, "share source has recovered");
+            tracing::info!(connector = %self.config.connector, group = %self.config.group_id, resource, "share source has recovered");
             self.recovered();
         }
         self.get_ready();
@@ -502,7 +502,7 @@ impl Client {
 
     fn fail(&mut self, cause: Cause) {
         if !self.failed && self.closing.is_none() {
-            tracing::error!(group = %self.config.group_id, %cause, "share source has failed");
+            tracing::error!(connector = %self.config.connector, group = %self.config.group_id, %cause, "share source has failed");
             self.events.push_back(SourceEvent::Failed { cause });
         }
         self.failed = true;

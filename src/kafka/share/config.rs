@@ -21,6 +21,8 @@ pub enum AcquireMode {
 /// The settings of a share source.
 #[derive(Clone, Debug)]
 pub struct ShareSourceConfig {
+    /// Whose source it is, for the log; as long as nobody says, the group.
+    pub connector: Arc<str>,
     /// The share group.
     pub group_id: Arc<str>,
     /// `client.rack`.
@@ -52,8 +54,10 @@ impl ShareSourceConfig {
     /// The settings of Kafka's share consumer.
     #[must_use]
     pub fn new(group_id: impl Into<Arc<str>>, topics: Vec<Arc<str>>) -> Self {
+        let group_id = group_id.into();
         Self {
-            group_id: group_id.into(),
+            connector: Arc::clone(&group_id),
+            group_id,
             rack: None,
             topics,
             acquire_mode: AcquireMode::default(),

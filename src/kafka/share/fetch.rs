@@ -101,8 +101,8 @@ impl Courier {
         let connecting = self.cluster.session_connection(broker);
         let connection = self.in_time(connecting).await?;
         let ends_at = connection.session_expiry();
-        let group = &self.config.group_id;
-        tracing::debug!(%group, broker, "connected for a share session");
+        let (connector, group) = (&self.config.connector, &self.config.group_id);
+        tracing::debug!(%connector, %group, broker, "connected for a share session");
         Ok(SessionConnection {
             connection,
             validity: ends_at.map(|end| Validity::new(began, end)),
@@ -155,9 +155,11 @@ impl Courier {
             Body::Reauthenticate(auth) => {
                 let lifetime = self.in_time(wire::reauthenticate(connection, auth)).await?;
                 session.validity = lifetime.map(|time| Validity::new(sent_at, sent_at + time));
-                let group = &self.config.group_id;
+                let (connector, group) = (&self.config.connector, &self.config.group_id);
                 let broker = request.broker;
-                tracing::debug!(%group, broker, ?lifetime, "authenticated a share session anew");
+                tracing::debug!(
+                    %connector, %group, broker, ?lifetime, "authenticated a share session anew"
+                );
                 (0, Vec::new())
             }
         };

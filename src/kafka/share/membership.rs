@@ -312,13 +312,14 @@ impl Heart {
     /// Learns what the group has assigned to other members. If that fails,
     /// these read it, and the next heartbeat looks again.
     async fn look_at_others(&mut self) {
-        let group = Arc::clone(&self.member.config.group_id);
+        let config = Arc::clone(&self.member.config);
+        let (connector, group) = (&config.connector, &config.group_id);
         let Some(address) = self.member.coordinator.clone() else {
             return;
         };
         let assigned = async {
             let connection = self.cluster.member_connection(&address).await?;
-            wire::assigned(&connection, &group, &self.member.topics).await
+            wire::assigned(&connection, group, &self.member.topics).await
         };
         match assigned.await {
             Ok(partitions) => {
@@ -326,7 +327,7 @@ impl Heart {
                 self.is_blind = false;
             }
             Err(error) if !std::mem::replace(&mut self.is_blind, true) => tracing::warn!(
-                %group, %error,
+                %connector, %group, %error,
                 "what the group has assigned to others is not known; it takes DESCRIBE on the \
                  group and on the topics of all its members"
             ),
@@ -338,18 +339,21 @@ impl Heart {
         if !self.member.may_be_known {
             return;
         }
-        let group = Arc::clone(&self.member.config.group_id);
+        let config = Arc::clone(&self.member.config);
+        let (connector, group) = (&config.connector, &config.group_id);
         match self.send(self.member.leave()).await {
             Ok(answer) if answer.error_code.is_ok() => {
-                tracing::info!(%group, "left the share group");
+                tracing::info!(%connector, %group, "left the share group");
             }
             Ok(answer) if answer.error_code == ErrorCode::UnknownMemberId => {
-                tracing::debug!(%group, "the share group did not have this member");
+                tracing::debug!(%connector, %group, "the share group did not have this member");
             }
             Ok(answer) => {
-                tracing::warn!(%group, code = ?answer.error_code, "could not leave the share group");
+                tracing::warn!(%connector, %group, code = ?answer.error_code, "could not leave the share group");
             }
-            Err(error) => tracing::warn!(%group, %error, "could not leave the share group"),
+            Err(error) => {
+                tracing::warn!(%connector, %group, %error, "could not leave the share group");
+            }
         }
     }
 

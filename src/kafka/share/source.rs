@@ -337,21 +337,24 @@ impl Driver {
 
     /// Waits until something has happened, and takes it in.
     async fn wait(&mut self, now: Instant) {
+        let connector = Arc::clone(&self.client.config.connector);
         match self.woken(now).await {
             Woken::Done(Ok(done)) => self.done(done),
-            Woken::Done(Err(error)) => tracing::error!(%error, "a share request was cut off"),
+            Woken::Done(Err(error)) => {
+                tracing::error!(%connector, %error, "a share request was cut off");
+            }
             Woken::Read(Ok(read)) => self.client.read(read),
             // Their locks end, and they come again.
             Woken::Read(Err(error)) => {
                 // What it panicked with may quote a record.
                 let panicked = error.is_panic();
-                tracing::error!(panicked, "records could not be read");
+                tracing::error!(%connector, panicked, "records could not be read");
             }
             Woken::Credentials(Ok((broker, fresh))) => {
                 self.client.credentials(broker, fresh, Instant::now());
             }
             Woken::Credentials(Err(error)) => {
-                tracing::error!(%error, "fetching credentials was cut off");
+                tracing::error!(%connector, %error, "fetching credentials was cut off");
             }
             Woken::Command(command) => self.command(command),
             Woken::Membership(membership) => self.client.membership(membership, Instant::now()),

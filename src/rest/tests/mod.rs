@@ -1,6 +1,7 @@
 //! Requests to a worker of fakes: one connector that runs, one that failed
 //! before it did.
 
+mod loggers;
 mod plugins;
 mod reading;
 mod refusals;
@@ -24,6 +25,7 @@ use sluice_actors::testing::{
 use sluice_actors::threads::Threads;
 use tokio::time::Instant;
 use tower::ServiceExt;
+use tracing::level_filters::LevelFilter;
 
 use super::server::router;
 use super::state::{Connectors, Described, Rest};
@@ -35,6 +37,8 @@ use crate::config::testing::PLUGINS;
 use crate::config::worker::WorkerConfig;
 use crate::connectors::OrderError;
 use crate::plugins::{Plugin, PluginType};
+use crate::telemetry::levels::Levels;
+use crate::telemetry::loggers::Loggers;
 use crate::telemetry::rates::Rates;
 
 const GOOD: &str = "orders";
@@ -77,8 +81,10 @@ const GIVEN: &[(&str, &str)] = &[
 ];
 
 /// Every path that is read from.
-const PATHS: [&str; 17] = [
+const PATHS: [&str; 19] = [
     "/",
+    "/admin/loggers",
+    "/admin/loggers/root",
     "/connector-plugins",
     "/connector-plugins?connectorsOnly=false",
     "/connector-plugins/file/config",
@@ -170,6 +176,7 @@ impl Setting {
             .into(),
             worker: Arc::new(worker()),
             checks: PLUGINS,
+            loggers: Loggers::new(Levels::new(LevelFilter::INFO, &[])),
             worker_id: "host:8083".into(),
         };
         Self {

@@ -57,12 +57,6 @@ async fn what_is_still_to_come_is_a_405_with_a_word() {
             "{body}"
         );
     }
-    let (status, body) = setting.ask(Method::GET, "/admin/loggers").await;
-    assert_eq!(status, StatusCode::NOT_FOUND);
-    assert!(
-        body["message"].as_str().unwrap().contains("log.level"),
-        "{body}"
-    );
 }
 
 #[actix::test]

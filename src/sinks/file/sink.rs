@@ -46,6 +46,7 @@ impl SinkFactory for FileFactory {
             .map_err(|message| SinkError::Fatal(message.into()))?;
         let writer = Writer::new(path, self.config.format, self.config.limits);
         Ok(Box::new(FileSink {
+            context: context.clone(),
             writer: Arc::new(Mutex::new(writer)),
             rotate_every: self.config.limits.age,
             clock: None,
@@ -54,6 +55,7 @@ impl SinkFactory for FileFactory {
 }
 
 struct FileSink {
+    context: TaskContext,
     /// Shared with the clock, which runs on the same thread.
     writer: Arc<Mutex<Writer>>,
     rotate_every: Option<Duration>,
@@ -67,7 +69,7 @@ impl Sink for FileSink {
         self.writer.lock().open()?;
         self.clock = self
             .rotate_every
-            .map(|every| rotate(Arc::clone(&self.writer), every));
+            .map(|every| rotate(self.context.clone(), Arc::clone(&self.writer), every));
         Ok(())
     }
 
@@ -88,13 +90,20 @@ impl Sink for FileSink {
 }
 
 /// Completes files by the wall clock, also when no records come.
-fn rotate(writer: Arc<Mutex<Writer>>, every: Duration) -> AbortOnDropHandle<()> {
+fn rotate(
+    context: TaskContext,
+    writer: Arc<Mutex<Writer>>,
+    every: Duration,
+) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(async move {
+        let TaskContext {
+            connector, task, ..
+        } = context;
         loop {
             let now = Instant::now();
             let next = writer.lock().rotate_when_due(now);
             let next = next.unwrap_or_else(|error| {
-                tracing::warn!(%error, "file could not be rotated");
+                tracing::warn!(connector, task, %error, "file could not be rotated");
                 None
             });
             // A file begun while this sleeps is not due before it wakes.
