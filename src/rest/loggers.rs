@@ -11,13 +11,14 @@ use tracing::level_filters::LevelFilter;
 
 use super::error::RestError;
 use super::state::{Parameters, Rest};
-use crate::telemetry::levels::{ROOT, Set, connector_of};
+use crate::telemetry::levels::{ROOT, Set, connector_of, of_connector};
 
 /// `GET /admin/loggers`
 pub(super) async fn list(State(rest): State<Rest>) -> Json<Value> {
     let loggers = &rest.loggers;
-    let names = loggers.names().into_iter();
-    let shown = names.map(|name| {
+    let mut names = loggers.names();
+    names.extend(rest.connectors.names().iter().map(|it| of_connector(it)));
+    let shown = names.into_iter().map(|name| {
         let set = loggers.level(&name);
         (name, shown(set))
     });

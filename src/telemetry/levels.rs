@@ -21,6 +21,12 @@ pub fn connector_of(logger: &str) -> Option<&str> {
     logger.strip_prefix(CONNECTOR)
 }
 
+/// The logger of a connector.
+#[must_use]
+pub fn of_connector(connector: &str) -> String {
+    format!("{CONNECTOR}{connector}")
+}
+
 /// A level, and when it was set at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Set {
@@ -86,7 +92,7 @@ impl Levels {
     /// What goes for all that is about a connector, if anything was set.
     #[must_use]
     pub fn of_connector(&self, connector: &str) -> Option<Set> {
-        self.named.get(&format!("{CONNECTOR}{connector}")).copied()
+        self.named.get(&of_connector(connector)).copied()
     }
 
     /// The level that the most talkative connector was set to.

@@ -28,7 +28,8 @@ pub struct Loggers(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     levels: RwLock<Levels>,
-    /// Modules that have logged, or would have if their level let them.
+    /// Modules that have logged, or would have if their level let them, and
+    /// those that they are in.
     met: Mutex<BTreeSet<&'static str>>,
 }
 
@@ -123,7 +124,10 @@ impl<S> Filter<S> for Loggers {
 
     fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
         if metadata.target() != BRIDGE {
-            self.0.met.lock().insert(metadata.target());
+            self.0
+                .met
+                .lock()
+                .extend(with_those_above(metadata.target()));
         }
         match self.may_log(metadata) {
             // What comes by the bridge has its module in each line.
@@ -137,6 +141,10 @@ impl<S> Filter<S> for Loggers {
         // The log sink's lines are printed at every level.
         Some(self.0.levels.read().most().max(LevelFilter::INFO))
     }
+}
+
+fn with_those_above(module: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(module), |module| Some(module.rsplit_once("::")?.0))
 }
 
 fn is_about_one(metadata: &Metadata<'_>) -> bool {
@@ -224,7 +232,8 @@ mod tests {
         tracing::subscriber::with_default(subscriber, || {
             say();
             assert_eq!(heard.take(), loud);
-            assert!(loggers.has("sluice") && loggers.has("sluice::met"));
+            let names = loggers.names();
+            assert!(names.contains("sluice") && names.contains("sluice::met"));
             assert!(!loggers.has("sluice::m"));
 
             let affected = loggers.set("sluice::met", LevelFilter::DEBUG);

@@ -1,31 +1,27 @@
-//! What standard error says of a panic.
+//! What the log says of a panic.
 
 use std::any::Any;
 use std::backtrace::{Backtrace, BacktraceStatus};
-use std::fmt;
-use std::io;
 use std::panic::{self, PanicHookInfo};
 use std::thread;
 
-/// Tells panics as Rust does, but for messages that may quote a record. Who
-/// catches one has its message, and knows the connector's settings.
+/// Tells panics by a line like any other, for who reads them as JSON, without
+/// messages that may quote a record. Who catches one has its message, and knows
+/// whom it hit, and that connector's settings.
 pub(super) fn tell() {
-    panic::set_hook(Box::new(|panic| {
-        // Who cannot write is not helped by another panic.
-        let _ = write(&mut io::stderr().lock(), panic);
-    }));
+    panic::set_hook(Box::new(log));
 }
 
-fn write(out: &mut impl io::Write, panic: &PanicHookInfo<'_>) -> io::Result<()> {
-    let place = panic.location().map_or(&"?" as &dyn fmt::Display, |it| it);
-    let (current, words) = (thread::current(), words(panic.payload()));
-    let thread = current.name().unwrap_or("<unnamed>");
-    writeln!(out, "thread '{thread}' panicked at {place}{words}")?;
-    let backtrace = Backtrace::capture();
-    match backtrace.status() {
-        BacktraceStatus::Captured => write!(out, "{backtrace}"),
-        _ => Ok(()),
-    }
+fn log(panic: &PanicHookInfo<'_>) {
+    let (thread, backtrace) = (thread::current(), Backtrace::capture());
+    let is_captured = backtrace.status() == BacktraceStatus::Captured;
+    tracing::error!(
+        thread = thread.name(),
+        at = panic.location().map(ToString::to_string),
+        backtrace = is_captured.then(|| backtrace.to_string()),
+        "panicked{}",
+        words(panic.payload())
+    );
 }
 
 /// A literal is the program's own; what was put together may quote anything.

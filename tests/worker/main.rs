@@ -24,6 +24,7 @@ mod http;
 mod kafka_sink;
 mod last_attempt;
 mod load;
+mod log_lines;
 mod logins;
 mod main_job;
 mod memory;

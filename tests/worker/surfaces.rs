@@ -17,8 +17,9 @@ use crate::api::Api;
 use crate::stage::BINARY;
 
 /// What is read from of the worker, and of each connector.
-const PATHS: [&str; 11] = [
+const PATHS: [&str; 12] = [
     "/",
+    "/admin/loggers",
     "/connector-plugins",
     "/connector-plugins?connectorsOnly=false",
     "/connector-plugins/http/config",

@@ -154,8 +154,11 @@ impl Books {
             PutEnd::Panicked(cause) if history.kills == 0 => {
                 // Once more as it is: the task may have been to blame.
                 let work = self.take_back(&put, &rest, history.and_a_kill());
-                let records = rest.len();
-                effects.notices.push(Notice::DiedOver { records, cause });
+                effects.notices.push(Notice::DiedOver {
+                    task: put.task,
+                    records: rest.len(),
+                    cause,
+                });
                 self.put_again(work, &mut effects);
             }
             PutEnd::Panicked(cause) => {

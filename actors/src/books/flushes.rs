@@ -87,8 +87,10 @@ impl Books {
     /// is left. A death may be the task's own, so that this one dies alone
     /// before it is to blame.
     fn seek(&mut self, covered: &[Covered], cause: &Cause, is_death: bool, effects: &mut Effects) {
-        if is_death {
+        // A flush is of one task's puts.
+        if is_death && let Some((put, _)) = covered.first() {
             effects.notices.push(Notice::DiedOver {
+                task: put.task,
                 records: covered.iter().map(|(_, places)| places.len()).sum(),
                 cause: cause.clone(),
             });

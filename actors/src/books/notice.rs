@@ -17,7 +17,11 @@ pub struct Alike {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// A task died over records, which are put once more.
-    DiedOver { records: usize, cause: Cause },
+    DiedOver {
+        task: u32,
+        records: usize,
+        cause: Cause,
+    },
     /// The time for trying records again is over.
     Releasing(Alike),
     /// The sink has taken none of many records.
@@ -36,8 +40,12 @@ impl Notice {
     pub(crate) fn log(self, connector: &str, error_log: ErrorLog) {
         let words = |cause| error_log.words(cause);
         match self {
-            Self::DiedOver { records, cause } => tracing::warn!(
-                connector, records, error = %words(cause), "a task died over its records"
+            Self::DiedOver {
+                task,
+                records,
+                cause,
+            } => tracing::warn!(
+                connector, task, records, error = %words(cause), "a task died over its records"
             ),
             Self::SinkUnavailable { cause } => tracing::warn!(
                 connector, error = %words(cause), "sink unavailable, backing off"

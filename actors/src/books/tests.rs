@@ -284,7 +284,13 @@ fn a_record_gets_another_task_before_it_is_blamed_for_a_death() {
     let first = books.put_ended(put.lease, panicked(), false, Instant::now());
     assert!(first.settle.is_empty());
     let cause = "boom".into();
-    assert_eq!(first.notices, [Notice::DiedOver { records: 1, cause }]);
+    let (task, records) = (0, 1);
+    let died = Notice::DiedOver {
+        task,
+        records,
+        cause,
+    };
+    assert_eq!(first.notices, [died]);
     let again = books.dispatch(1, Instant::now()).unwrap();
     let second = books.put_ended(again.lease, panicked(), false, Instant::now());
     assert_eq!(ranges(&second), [(0, 0, Settlement::Reject)]);

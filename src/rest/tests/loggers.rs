@@ -51,6 +51,8 @@ async fn the_scope_of_a_cluster_is_this_worker_and_answers_nothing() {
 async fn a_connector_that_there_is_has_a_logger() {
     let setting = Setting::new().await;
     let path = format!("/admin/loggers/connector.{GOOD}");
+    let all = setting.get("/admin/loggers").await;
+    assert_eq!(all["connector.orders"]["level"], "INFO");
     assert_eq!(setting.get(&path).await["level"], "INFO");
     let (status, affected) = set(&setting, &path, json!({"level": "DEBUG"})).await;
     assert_eq!(

@@ -84,7 +84,10 @@ impl Sink for FileSink {
     async fn close(&mut self) {
         drop(self.clock.take());
         if let Err(error) = self.writer.lock().close() {
-            tracing::warn!(%error, "file was not closed as it should be");
+            let TaskContext {
+                connector, task, ..
+            } = &self.context;
+            tracing::warn!(connector, task, %error, "file was not closed as it should be");
         }
     }
 }
