@@ -6,6 +6,9 @@
     reason = "a test that cannot read its data has failed"
 )]
 
+mod promql;
+mod watch;
+
 use std::fs;
 use std::path::Path;
 

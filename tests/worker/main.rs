@@ -2,6 +2,7 @@
 //! the worker.
 #![cfg(feature = "broker-tests")]
 
+mod alerts;
 mod api;
 mod attempts;
 mod bad_days;
@@ -37,6 +38,7 @@ mod parking_hung;
 mod parking_rights;
 mod parking_trim;
 mod poison;
+mod prometheus;
 mod reauthentication;
 mod records;
 mod refusals;
