@@ -90,8 +90,7 @@ async fn what_a_killed_worker_held_until_it_was_due_is_delivered_once_by_the_oth
     endpoint.taken().exactly_once(ids(COUNT))?;
     stage.wait_until_consumed(MINUTE).await?;
     // At most as often as they failed.
-    let arrivals = endpoint.receiver.arrivals();
-    let tries = arrivals.iter().filter(|it| is_failing(id(it))).count() as u64;
+    let tries = tries(&endpoint);
     let copies = admin.end_offsets(&parked).await?[&0] as u64;
     assert!(
         (FAILING..=tries - FAILING).contains(&copies),
@@ -111,6 +110,12 @@ async fn what_a_killed_worker_held_until_it_was_due_is_delivered_once_by_the_oth
     }
     assert_eq!(survivor.stop(MINUTE).await?.code(), Some(0));
     Ok(())
+}
+
+/// How often those came that fail at first.
+fn tries(endpoint: &Endpoint) -> u64 {
+    let arrivals = endpoint.receiver.arrivals();
+    arrivals.iter().filter(|it| is_failing(id(it))).count() as u64
 }
 
 /// Each that failed came by its first name, and its last try not before it was
