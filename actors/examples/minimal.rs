@@ -81,6 +81,7 @@ fn spec() -> PipelineSpec {
         },
         dead_letters: None,
         parking: None,
+        tracer: None,
     }
 }
 

@@ -3,6 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
+use crate::life::{Life, Step};
 use crate::outcome::{Rejection, Stage};
 use crate::ports::converter::{ConvertError, Converter, HeaderConverter};
 use crate::ports::transform::Transform;
@@ -28,6 +31,7 @@ impl Conversion {
         partition: &Arc<SourcePartition>,
         acquisition: u32,
         raw: &RawRecord,
+        life: Option<&Arc<Life>>,
         entering: impl Fn(Stage),
     ) -> Result<Option<SinkRecord>, Rejection> {
         let (partition, offset) = match &raw.parked {
@@ -35,6 +39,7 @@ impl Conversion {
             None => (partition, raw.offset),
         };
         let topic = &*partition.topic;
+        enter(life, || Step::Convert);
         entering(Stage::KeyConverter);
         let key = guarded(Stage::KeyConverter, || {
             self.key.to_datum(topic, raw.key.as_ref())
@@ -58,6 +63,7 @@ impl Conversion {
             headers,
             original: None,
             parked: raw.parked.clone(),
+            life: life.cloned(),
         };
         if self.transforms.is_empty() {
             return Ok(Some(record));
@@ -66,6 +72,7 @@ impl Conversion {
         guarded(Stage::Transformation, || {
             let mut record = record;
             for transform in &self.transforms {
+                enter(life, || Step::Transform(transform.alias().into()));
                 match transform.apply(record)? {
                     Some(changed) => record = changed,
                     None => return Ok(None),
@@ -92,6 +99,12 @@ impl Conversion {
                 })
                 .collect()
         })
+    }
+}
+
+fn enter(life: Option<&Arc<Life>>, step: impl FnOnce() -> Step) {
+    if let Some(life) = life {
+        life.enter(step(), Instant::now());
     }
 }
 

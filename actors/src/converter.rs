@@ -12,6 +12,7 @@ use crate::delivery::Delivery;
 use crate::intake::{RawBatch, ToConvert};
 use crate::kill_switch::KillSwitch;
 use crate::ledger::Entry;
+use crate::life::Step;
 use crate::mailbox::{Letter, Mailbox};
 use crate::messages::{DeliverChunk, TaskReady};
 use crate::outcome::{Rejection, Stage};
@@ -131,6 +132,7 @@ impl Converter {
             let ours = !self.kill.is_dead();
             let finished = ours.then(|| books.intake().finish(batch.acquisition));
             if let Some(holds) = finished.flatten() {
+                books.pass_time(Instant::now());
                 sorted_out.enter(batch, &holds, books, &mut effects);
                 books.converted(records, holds);
             }
@@ -150,11 +152,13 @@ impl Converter {
         let mut records = Vec::with_capacity(batch.records.len());
         let mut sorted_out = SortedOut::default();
         let keeps_originals = self.outlet.books.has_letters;
+        let mut lives = batch.lives.iter().peekable();
         let step = self.mark.begin(NO_RECORD);
         for (place, raw) in batch.records.iter().enumerate() {
             if self.kill.is_dead() {
                 return None;
             }
+            let life = lives.next_if(|(at, _)| *at == place).map(|(_, life)| life);
             if let Some(rejection) = to_convert.rejection(place) {
                 sorted_out.rejected.push((place, rejection.clone()));
                 continue;
@@ -162,10 +166,13 @@ impl Converter {
             let entering = |stage| step.moved(doing(place, stage));
             let converted =
                 self.conversion
-                    .convert(&batch.partition, batch.acquisition, raw, entering);
+                    .convert(&batch.partition, batch.acquisition, raw, life, entering);
             match converted {
                 Ok(Some(mut record)) => {
                     record.original = keeps_originals.then(|| Arc::new(raw.clone()));
+                    if let Some(life) = life {
+                        life.enter(Step::Queue, Instant::now());
+                    }
                     records.push(record);
                 }
                 Ok(None) => sorted_out.filtered.push(raw.offset),

@@ -2,9 +2,9 @@
 //! them, by Kafka Connect's contract; the broker's dead letters have no cause,
 //! and a record without any is gone.
 
+use crate::books::PutAside;
 use crate::outcome::{Cause, Rejection};
 use crate::ports::sink::SinkError;
-use crate::record::RecordId;
 use crate::sink_host::Called;
 
 /// Whether contents of records may be shown; here, since causes name it.
@@ -23,17 +23,22 @@ pub struct ErrorLog {
 
 impl ErrorLog {
     /// Returns how many it has told of.
-    pub(crate) fn tell(self, connector: &str, put_aside: Vec<(RecordId, Rejection)>) -> u64 {
+    pub(crate) fn tell(self, connector: &str, put_aside: Vec<PutAside>) -> u64 {
         if !self.enable {
             return 0;
         }
         let count = put_aside.len() as u64;
-        for (record, Rejection { stage, cause }) in put_aside {
+        for it in put_aside {
+            let Rejection { stage, cause } = it.rejection;
             let record = self
                 .include_messages
-                .then(|| tracing::field::display(record));
+                .then(|| tracing::field::display(it.record));
             let cause = self.words(cause);
-            tracing::warn!(connector, %stage, error = %cause, record, "record put aside");
+            let trace_id = it.trace.map(|it| format!("{:032x}", it.trace_id));
+            let span_id = it.trace.map(|it| format!("{:016x}", it.span_id));
+            tracing::warn!(
+                connector, %stage, error = %cause, record, trace_id, span_id, "record put aside"
+            );
         }
         count
     }
@@ -78,8 +83,9 @@ mod tests {
 
     use super::*;
     use crate::outcome::Stage;
-    use crate::record::{SourcePartition, TopicId};
+    use crate::record::{RecordId, SourcePartition, TopicId};
     use crate::testing::listen;
+    use crate::trace_context::TraceContext;
 
     const fn log(include_messages: bool) -> ErrorLog {
         ErrorLog {
@@ -97,11 +103,16 @@ mod tests {
         });
         let put_aside = [(7, Stage::ValueConverter), (8, Stage::TaskPut)].map(|(offset, stage)| {
             let partition = Arc::clone(&partition);
-            let record = RecordId { partition, offset };
-            (
-                record,
-                Rejection::new(stage, Cause::quoting("no good", "no good: hush")),
-            )
+            let trace = (offset == 8).then_some(TraceContext {
+                trace_id: 0xabc,
+                span_id: 0xd,
+                is_sampled: true,
+            });
+            PutAside {
+                record: RecordId { partition, offset },
+                rejection: Rejection::new(stage, Cause::quoting("no good", "no good: hush")),
+                trace,
+            }
         });
         let lines = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&lines);
@@ -141,5 +152,13 @@ mod tests {
             lines.iter().all(|it| it.contains("error=no good: hush")),
             "{lines:?}"
         );
+    }
+
+    #[test]
+    fn a_traced_record_can_be_found_in_its_trace() {
+        let lines = told(log(false));
+        assert!(!lines[0].contains("trace_id"), "{lines:?}");
+        let ids = "trace_id=\"00000000000000000000000000000abc\" span_id=\"000000000000000d\"";
+        assert!(lines[1].contains(ids), "{lines:?}");
     }
 }

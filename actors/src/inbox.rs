@@ -143,8 +143,10 @@ impl Inbox {
                 ..Effects::default()
             };
             for batch in batches {
+                let acquisition = books.acquire(&batch, &mut effects);
                 let raw = RawBatch {
-                    acquisition: books.acquire(&batch, &mut effects),
+                    lives: books.begin_lives(&batch, acquisition),
+                    acquisition,
                     partition: batch.partition,
                     records: batch.records,
                 };

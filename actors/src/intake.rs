@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::chunk::Holds;
 use crate::credit::BytesHeld;
 use crate::ledger::Entry;
+use crate::life::Life;
 use crate::outcome::Rejection;
 use crate::record::{RawRecord, RecordId, SourcePartition};
 
@@ -17,6 +18,8 @@ pub struct RawBatch {
     pub partition: Arc<SourcePartition>,
     pub acquisition: u32,
     pub records: Vec<RawRecord>,
+    /// Of those that are traced, with their places.
+    pub lives: Vec<(usize, Arc<Life>)>,
 }
 
 /// A batch to convert. It stays in the intake until it is finished.
@@ -138,6 +141,7 @@ mod tests {
             partition: partition("orders", 0),
             acquisition,
             records: offsets.map(raw_record).collect(),
+            lives: Vec::new(),
         }
     }
 

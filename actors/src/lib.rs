@@ -7,9 +7,10 @@
 //!   [`acknowledger`], [`letter_writer`], and the [`supervisor`] that keeps them alive.
 //! - Pure state machines that decide: [`books`] over [`intake`], [`ledger`]
 //!   and [`work_queue`], [`window`], [`retry`], [`gate`], [`terms`], [`circuit`],
-//!   [`flush`], [`near_limit`], [`parking`], `hang`.
+//!   [`flush`], [`near_limit`], [`parking`], [`sampling`], `hang`.
 //! - What holds them together: [`messages`], [`mailbox`], [`credit`],
-//!   [`kill_switch`], [`threads`], `inbox`, `outlet`, `progress`, [`live_view`], [`error_log`].
+//!   [`kill_switch`], [`threads`], `inbox`, `outlet`, `progress`, [`live_view`], [`error_log`],
+//!   [`life`] and [`trace_context`] of records that are traced.
 //! - The traits it stands on: [`ports`].
 
 pub mod acknowledger;
@@ -30,6 +31,7 @@ pub mod intake;
 pub mod kill_switch;
 pub mod ledger;
 pub mod letter_writer;
+pub mod life;
 pub mod live_view;
 pub mod mailbox;
 pub mod messages;
@@ -44,6 +46,7 @@ mod progress;
 pub mod record;
 pub mod report;
 pub mod retry;
+pub mod sampling;
 mod sink_host;
 pub mod starts;
 mod stuck_threads;
@@ -52,6 +55,7 @@ pub mod terms;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod threads;
+pub mod trace_context;
 mod until;
 pub mod value;
 pub mod window;

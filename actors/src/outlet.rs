@@ -36,6 +36,7 @@ impl Outlet {
             let mut effects = change(&mut books);
             let settle = std::mem::take(&mut effects.settle);
             if !settle.is_empty() {
+                books.settling(&settle);
                 self.source.settle(settle);
             }
             effects
@@ -91,7 +92,7 @@ mod tests {
     use tracing::Level;
 
     use super::*;
-    use crate::books::Tolerance;
+    use crate::books::{PutAside, Tolerance};
     use crate::credit::Credit;
     use crate::outcome::Stage;
     use crate::record::RecordId;
@@ -123,7 +124,11 @@ mod tests {
             offset: 7,
         };
         outlet.enter(|_| Effects {
-            put_aside: vec![(record, Rejection::new(Stage::TaskPut, "no good"))],
+            put_aside: vec![PutAside {
+                record,
+                rejection: Rejection::new(Stage::TaskPut, "no good"),
+                trace: None,
+            }],
             notices: vec![Notice::WentDown { records: 1 }],
             ..Effects::default()
         });

@@ -8,6 +8,8 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::credit::BytesHeld;
+use crate::life::Life;
+use crate::trace_context::TraceContext;
 use crate::value::Datum;
 
 /// Kafka's id of a topic; a topic that is deleted and made again gets another.
@@ -157,6 +159,8 @@ pub struct SinkRecord {
     pub original: Option<Arc<RawRecord>>,
     /// Where its lock is, if that is not where it came from.
     pub parked: Option<Arc<Parked>>,
+    /// What this delivery goes through, if it is traced.
+    pub life: Option<Arc<Life>>,
 }
 
 impl SinkRecord {
@@ -166,6 +170,12 @@ impl SinkRecord {
             partition: Arc::clone(&self.partition),
             offset: self.offset,
         }
+    }
+
+    /// The span that it is put in, to be passed on by the sink.
+    #[must_use]
+    pub fn trace_context(&self) -> Option<TraceContext> {
+        self.life.as_ref().map(|life| life.current())
     }
 
     /// Roughly how much data its key, value and headers are.

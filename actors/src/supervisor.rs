@@ -40,6 +40,7 @@ use crate::ports::dead_letter::DeadLetterQueue;
 use crate::ports::parking::ParkingLot;
 use crate::ports::sink::SinkFactory;
 use crate::ports::source::{Source, SourceEvents};
+use crate::ports::tracer::Tracer;
 use crate::record::RecordId;
 use crate::retry::RetryPolicy;
 use crate::stuck_threads::StuckThreads;
@@ -74,6 +75,8 @@ pub struct PipelineSpec {
     pub dead_letters: Option<Arc<dyn DeadLetterQueue>>,
     /// Where records go that keep failing, if the policy parks any.
     pub parking: Option<Parking>,
+    /// Where the lives of records are told; `None`: none is traced.
+    pub tracer: Option<Arc<dyn Tracer>>,
 }
 
 /// The parking topic of a connector. Its records come by the connector's
@@ -113,6 +116,9 @@ impl Pipeline {
             Some(_) => SharedBooks::with_dead_letters(spec.policy, Arc::clone(&credit)),
             None => SharedBooks::new(spec.policy, Arc::clone(&credit)),
         };
+        if let Some(tracer) = &spec.tracer {
+            books.lock().trace_by(Arc::clone(tracer));
+        }
         if let Some(parking) = &spec.parking {
             books.lock().park_in(Arc::clone(&parking.topic));
         }

@@ -390,6 +390,7 @@ fn pipeline_spec(
         error_log: config.errors.log,
         dead_letters: None,
         parking: None,
+        tracer: None,
     })
 }
 

@@ -51,6 +51,10 @@ impl Transform for Step {
             ConvertError(format!("{}{message}", error_prefix(&self.alias)))
         })
     }
+
+    fn alias(&self) -> &str {
+        &self.alias
+    }
 }
 
 #[cfg(test)]

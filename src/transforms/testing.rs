@@ -79,6 +79,7 @@ pub(super) fn record(key: Datum, value: Datum) -> SinkRecord {
         headers: Vec::new(),
         original: None,
         parked: None,
+        life: None,
     }
 }
 

@@ -100,6 +100,7 @@ impl Books {
         holds: &Holds,
         effects: &mut Effects,
     ) {
+        self.note_unconverted(entry, raw, rejection);
         let parked = raw.parked.as_deref();
         let remains = || Remains {
             origin: parked.map_or_else(|| entry.place(), |parked| parked.origin.clone()),

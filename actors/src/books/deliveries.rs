@@ -5,6 +5,7 @@ use tokio::time::Instant;
 use super::puts::OpenPut;
 use super::{Books, Effects, Notice, Put, PutEnd, entries};
 use crate::circuit::Permit;
+use crate::life::Event;
 use crate::outcome::Outcome;
 use crate::ports::sink::SinkError;
 use crate::report::{Closed, Report};
@@ -53,12 +54,14 @@ impl Books {
             }
             let report = Report::new(work.records.len());
             let history = work.history;
+            let traced = self.journal.put_began(&work.records, task, now);
             let chunk = work.into_chunk();
             self.puts.open(
                 lease,
                 OpenPut {
                     task,
                     handed_out: now,
+                    traced,
                     chunk: chunk.clone(),
                     report: report.clone(),
                     history,
@@ -117,6 +120,7 @@ impl Books {
         self.deliver(&put, &delivered, &mut effects);
         self.buffer(&put, buffered);
         if let Some(cause) = retry_cause {
+            self.note_all(&put, &retry, &Event::Retry(cause.clone()));
             // Together, so that they come back as one put.
             self.retry(&put, &retry, &cause, &mut effects);
         }
@@ -133,6 +137,10 @@ impl Books {
         let Closed { fresh, missing, .. } = self.puts.end(lease);
         let mut effects = self.outcomes(lease, fresh, now);
         let rest = missing;
+        if let Some(event) = Event::of_end(&end) {
+            self.note_all(&put, &rest, &event);
+        }
+        self.note_put_ended(&put);
         let history = put.history;
         match end {
             PutEnd::Answered(Ok(())) if buffers => self.buffer(&put, rest),
@@ -198,9 +206,11 @@ impl Books {
             let mut places = self.puts.take_buffered(lease);
             places.extend(missing);
             places.sort_unstable();
+            self.note_put_ended(&put);
             if vouched {
                 self.deliver(&put, &places, &mut effects);
             } else {
+                self.note_all(&put, &places, &Event::Abandoned);
                 let work = self.take_back(&put, &places, put.history);
                 self.put_again(work, &mut effects);
             }

@@ -4,6 +4,16 @@ use super::Notice;
 use crate::outcome::Rejection;
 use crate::ports::source::SettleRange;
 use crate::record::RecordId;
+use crate::trace_context::TraceContext;
+
+/// A record that was put aside, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PutAside {
+    pub record: RecordId,
+    pub rejection: Rejection,
+    /// Where the trace tells of it, if it is traced.
+    pub trace: Option<TraceContext>,
+}
 
 /// What is to be done after the books were changed.
 #[derive(Debug, Default)]
@@ -11,7 +21,7 @@ pub struct Effects {
     /// Tell the broker.
     pub settle: Vec<SettleRange>,
     /// Records that were put aside, with the reason.
-    pub put_aside: Vec<(RecordId, Rejection)>,
+    pub put_aside: Vec<PutAside>,
     /// The record that fails the connector.
     pub failure: Option<(RecordId, Rejection)>,
     /// To be logged.

@@ -5,6 +5,7 @@ use tokio::time::Instant;
 use super::puts::FlushEnd;
 use super::settling::PutRef;
 use super::{Books, Effects, Notice};
+use crate::life::Event;
 use crate::outcome::{Cause, Rejection, Stage};
 use crate::ports::sink::SinkError;
 use crate::work_queue::History;
@@ -18,6 +19,7 @@ impl Books {
         self.now = now;
         let mut effects = Effects::default();
         let covered = self.covered(leases);
+        self.note_flushed(&covered, end);
         match end {
             FlushEnd::Answered(Err(SinkError::RejectedOne(cause))) => {
                 self.seek(&covered, cause, false, &mut effects);
@@ -50,6 +52,15 @@ impl Books {
         }
         covered.retain(|(_, places)| !places.is_empty());
         covered
+    }
+
+    fn note_flushed(&mut self, covered: &[Covered], end: &FlushEnd) {
+        let records: usize = covered.iter().map(|(_, places)| places.len()).sum();
+        if let Some(event) = Event::of_flush(end, records) {
+            for (put, places) in covered {
+                self.note_all(put, places, &event);
+            }
+        }
     }
 
     fn flush_answered(

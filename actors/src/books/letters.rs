@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::settling::key;
-use super::{Books, Effects, Letter, Letters, Notice};
+use super::{Books, Effects, Letter, Letters, Notice, PutAside};
 use crate::ledger::Step;
 use crate::outcome::Cause;
 use crate::ports::source::Settlement;
@@ -66,8 +66,11 @@ impl Books {
         match &*waiting.letter {
             Letter::Dead(letter) => {
                 self.errors.skipped += 1;
-                let put_aside = (letter.record.clone(), letter.rejection.clone());
-                effects.put_aside.push(put_aside);
+                effects.put_aside.push(PutAside {
+                    record: letter.record.clone(),
+                    rejection: letter.rejection.clone(),
+                    trace: self.trace_context(waiting.entry()),
+                });
             }
             Letter::Parked(_) => self.finished += 1,
         }

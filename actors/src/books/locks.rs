@@ -41,20 +41,23 @@ impl Books {
     pub fn answered(&mut self, answered: &[AnsweredRange], now: Instant) {
         for range in answered {
             self.ledger.answered(range, now);
+            self.journal.answered(range, &self.ledger, now);
         }
     }
 
     pub fn lost(&mut self, lost: &[LostRange], now: Instant) {
         for range in lost {
             self.ledger.lost(range, now);
+            self.journal.lost(range, &self.ledger, now);
         }
     }
 
     /// Looks after the locks: asks for renewals well ahead of their end, and
     /// forgets what has expired all the same. Parks what pins a partition.
     pub fn watch_locks(&mut self, now: Instant) -> Effects {
-        self.watched_at = Some(now);
+        (self.now, self.watched_at) = (now, Some(now));
         self.ledger.expire(now);
+        self.journal.expire(&self.ledger, now);
         self.forget_failing();
         let locks = &self.locks;
         let mut effects = Effects {

@@ -11,7 +11,9 @@ mod effects;
 mod flushes;
 mod hanging;
 mod in_vain;
+mod journal;
 mod letters;
+mod lives;
 mod locks;
 mod notice;
 mod parking;
@@ -30,7 +32,7 @@ use std::sync::Arc;
 use ahash::AHashMap;
 use tokio::time::Instant;
 
-pub use effects::Effects;
+pub use effects::{Effects, PutAside};
 pub use notice::{Alike, Notice};
 pub use policy::{Policy, Retriable, Tolerance};
 pub use puts::{FlushEnd, Put, PutEnd};
@@ -48,6 +50,7 @@ use crate::record::{RecordId, SinkRecord, TopicId};
 use crate::retry::RetryPolicy;
 use crate::work_queue::WorkQueue;
 use in_vain::InVain;
+use journal::Journal;
 use locks::LockTimes;
 use puts::Puts;
 
@@ -97,6 +100,7 @@ pub struct Books {
     credit: Arc<Credit>,
     circuit: Arc<SharedCircuit>,
     locks: LockTimes,
+    journal: Journal,
     /// When what is being entered happened.
     now: Instant,
     /// When the locks were looked after last.
@@ -136,6 +140,7 @@ impl Books {
             credit,
             circuit: Arc::new(SharedCircuit::new(policy.tasks, rest)),
             locks: LockTimes::default(),
+            journal: Journal::default(),
             now: Instant::now(),
             watched_at: None,
             delivered: 0,
@@ -157,6 +162,11 @@ impl Books {
             writes_dead_letters: true,
             ..Self::new(policy, credit)
         }
+    }
+
+    /// What is entered next happens now.
+    pub const fn pass_time(&mut self, now: Instant) {
+        self.now = now;
     }
 
     #[must_use]

@@ -9,6 +9,7 @@ use super::waiting::Waiting;
 use super::{Alike, Books, Effects, Failing, Notice, entry};
 use crate::chunk::Holds;
 use crate::ledger::{Aside, Pin, Step};
+use crate::life;
 use crate::outcome::Cause;
 use crate::parking::{Failure, ParkingPolicy, Returns};
 use crate::ports::parking::ToPark;
@@ -156,6 +157,7 @@ impl Books {
         if !self.step_one(0, Step::Requeue, entry, effects) {
             return;
         }
+        self.enter_step(entry, life::Step::Queue);
         let again = Work::new(vec![record], waiting.holds.clone());
         self.queue.push_later(self.now + delay, again);
         effects.work = true;

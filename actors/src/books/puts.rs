@@ -3,6 +3,7 @@
 use ahash::{AHashMap, AHashSet};
 use tokio::time::Instant;
 
+use super::journal::TracedPut;
 use super::settling::PutRef;
 use crate::chunk::Chunk;
 use crate::outcome::Cause;
@@ -49,6 +50,7 @@ pub enum PutEnd {
 pub(super) struct OpenPut {
     pub(super) task: u32,
     pub(super) handed_out: Instant,
+    pub(super) traced: Option<TracedPut>,
     pub(super) chunk: Chunk,
     pub(super) report: Report,
     pub(super) history: History,

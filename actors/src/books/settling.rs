@@ -7,9 +7,13 @@ use tokio::time::Instant;
 use super::copies::copy_record;
 use super::policy::Again;
 use super::waiting::Waiting;
-use super::{Alike, Books, DeliveryKey, Effects, Failing, Notice, Retriable, Tolerance, entry};
+use super::{
+    Alike, Books, DeliveryKey, Effects, Failing, Letter, Notice, PutAside, Retriable, Tolerance,
+    entry,
+};
 use crate::chunk::{Chunk, Holds};
 use crate::ledger::{Aside, Entry, Step};
+use crate::life::{self, Event};
 use crate::outcome::{Cause, Rejection, Stage};
 use crate::ports::dead_letter::DeadLetter;
 use crate::ports::source::Settlement;
@@ -99,6 +103,7 @@ impl Books {
                 self.failing.remove(&key(entry));
             }
         }
+        self.note_delivered(put, places);
         let fenced = self.ledger.totals().fenced;
         self.settle(put.lease, put.entries(places), Settlement::Accept, effects);
         let taken = places.len() as u64 - (self.ledger.totals().fenced - fenced);
@@ -118,6 +123,10 @@ impl Books {
         let buffered = put.entries(&places);
         self.ledger
             .step(put.lease, Step::Buffer, buffered, &mut Vec::new(), |_| {});
+        self.note_all(put, &places, &Event::Buffered);
+        for entry in put.entries(&places) {
+            self.enter_step(entry, life::Step::Flush);
+        }
         if let Some(put) = self.puts.get(put.lease) {
             put.buffered.extend(places);
         }
@@ -131,6 +140,7 @@ impl Books {
         rejection: &Rejection,
         effects: &mut Effects,
     ) {
+        self.note_all(put, &[place], &Event::Rejected(rejection.clone()));
         let entry = entry(&put.chunk[place]);
         self.reject(put.lease, entry, rejection, || put.remains(place), effects);
     }
@@ -166,7 +176,11 @@ impl Books {
         match fate {
             Rejected::ByBroker => {
                 self.errors.skipped += 1;
-                effects.put_aside.push((record, rejection));
+                effects.put_aside.push(PutAside {
+                    record,
+                    rejection,
+                    trace: self.trace_context(entry),
+                });
             }
             Rejected::WithLetter => {
                 let letter = DeadLetter {
@@ -177,8 +191,14 @@ impl Books {
                 };
                 self.write(Waiting::dead(letter, entry, holds), effects);
             }
-            Rejected::Withheld => self.withhold(key(entry), record, rejection),
-            Rejected::Fatal => effects.failure = Some((record, rejection)),
+            Rejected::Withheld => {
+                self.enter_step(entry, life::Step::Hold);
+                self.withhold(key(entry), record, rejection);
+            }
+            Rejected::Fatal => {
+                self.enter_step(entry, life::Step::Hold);
+                effects.failure = Some((record, rejection));
+            }
         }
     }
 
@@ -208,6 +228,11 @@ impl Books {
 
     /// Has a letter written for a record that waits for it.
     pub(super) fn write(&mut self, waiting: Waiting, effects: &mut Effects) {
+        let step = match *waiting.letter {
+            Letter::Dead(_) => life::Step::PutAside,
+            Letter::Parked(_) => life::Step::Park,
+        };
+        self.enter_step(waiting.entry(), step);
         self.letters.push(waiting, &self.credit);
         effects.letters = true;
     }
@@ -405,8 +430,10 @@ impl Books {
             .step(put.lease, Step::Requeue, held, &mut Vec::new(), |place| {
                 records[place] = None;
             });
+        let mut records: Vec<_> = records.into_iter().flatten().cloned().collect();
+        self.note_queued(&mut records);
         Work {
-            records: records.into_iter().flatten().cloned().collect(),
+            records,
             holds: put.chunk.holds().clone(),
             history,
         }

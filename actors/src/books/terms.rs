@@ -1,7 +1,7 @@
 //! What the group's settings allow, and what must wait while they allow less.
 
 use super::settling::key;
-use super::{Books, DeliveryKey, Effects};
+use super::{Books, DeliveryKey, Effects, PutAside};
 use crate::outcome::Rejection;
 use crate::ports::source::Settlement;
 use crate::record::RecordId;
@@ -46,11 +46,15 @@ impl Books {
 
     fn reject_withheld(&mut self, effects: &mut Effects) {
         let withheld = &mut self.withheld;
-        let put_aside = &mut effects.put_aside;
+        let (journal, put_aside) = (&self.journal, &mut effects.put_aside);
         effects.settle = self.ledger.settle_rest(Settlement::Reject, |record| {
             let told = withheld.remove(&key(record.entry()));
             let is_withheld = told.is_some();
-            put_aside.extend(told);
+            put_aside.extend(told.map(|(of, rejection)| PutAside {
+                record: of,
+                rejection,
+                trace: journal.find(record.entry()).map(|life| life.current()),
+            }));
             is_withheld
         });
         self.errors.skipped += effects.put_aside.len() as u64;

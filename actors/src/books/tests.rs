@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Alike, Books, Effects, Notice, Policy, PutEnd, Retriable, Tolerance, entry};
+use super::{Alike, Books, Effects, Notice, Policy, PutAside, PutEnd, Retriable, Tolerance, entry};
 use crate::chunk::Holds;
 use crate::credit::Credit;
 use crate::intake::RawBatch;
@@ -133,7 +133,9 @@ fn on_its_last_attempt_it_is_put_aside_if_that_is_tolerated_and_its_time_is_over
     let again = books.dispatch(0, late).unwrap();
     let effects = books.put_ended(again.lease, busy(), false, late);
     assert_eq!(ranges(&effects), [(0, 1, Settlement::Reject)]);
-    let (record, rejection) = &effects.put_aside[1];
+    let PutAside {
+        record, rejection, ..
+    } = &effects.put_aside[1];
     assert_eq!(record.offset, 1);
     assert!(rejection.cause.ends_with("no time left to retry: busy"));
     assert_eq!(books.errors().skipped, 2);
@@ -151,7 +153,7 @@ fn what_takes_too_long_on_its_last_attempt_is_put_aside_when_its_time_is_over() 
     assert_eq!(ranges(&effects), [(0, 0, Settlement::Reject)]);
     assert!(
         effects.put_aside[0]
-            .1
+            .rejection
             .cause
             .contains("share.delivery.timeout.ms")
     );
@@ -209,7 +211,7 @@ fn a_corrupt_range_is_rejected_as_it_comes() {
         effects
             .put_aside
             .iter()
-            .all(|(_, r)| r.stage == Stage::KafkaConsume)
+            .all(|it| it.rejection.stage == Stage::KafkaConsume)
     );
     assert_eq!(ranges(&effects), [(1, 3, Settlement::Reject)]);
 }
@@ -238,6 +240,7 @@ fn what_an_actor_took_with_it_is_released() {
         acquisition: books.acquire(&to_convert, &mut Effects::default()),
         partition: to_convert.partition,
         records: to_convert.records,
+        lives: Vec::new(),
     };
     books.intake().push(raw, to_convert.held);
     let effects = books.release_forgotten(Instant::now());

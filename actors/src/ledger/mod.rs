@@ -336,6 +336,15 @@ impl Ledger {
         self.is_open(partition, entry.offset, entry.acquisition)
     }
 
+    /// When an open record was acquired, to the millisecond.
+    #[must_use]
+    pub fn acquired_at(&self, entry: Entry<'_>) -> Option<Instant> {
+        let partition = (entry.partition.topic_id, entry.partition.partition);
+        self.partitions
+            .get(&partition)?
+            .acquired_at(entry.offset, entry.acquisition)
+    }
+
     /// Takes the broker's answer to a settlement.
     pub fn answered(&mut self, answered: &AnsweredRange, now: Instant) {
         let range = &answered.range;

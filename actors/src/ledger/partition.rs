@@ -56,6 +56,11 @@ impl Slot {
         )
     }
 
+    /// How old the partition's ledger was when it was acquired.
+    const fn age(&self) -> Duration {
+        Duration::from_millis(self.acquired_ms as u64)
+    }
+
     const fn ended(&self) -> Ended {
         Ended {
             records: 1,
@@ -220,10 +225,18 @@ impl PartitionLedger {
     }
 
     pub(super) fn is_open(&self, offset: i64, acquisition: u32) -> bool {
-        let slot = usize::try_from(offset - self.base)
-            .ok()
-            .and_then(|place| self.slots.get(place));
-        slot.is_some_and(|slot| slot.acquisition == acquisition && slot.is_open())
+        self.open_slot(offset, acquisition).is_some()
+    }
+
+    pub(super) fn acquired_at(&self, offset: i64, acquisition: u32) -> Option<Instant> {
+        let slot = self.open_slot(offset, acquisition)?;
+        Some(self.born + slot.age())
+    }
+
+    fn open_slot(&self, offset: i64, acquisition: u32) -> Option<&Slot> {
+        let place = usize::try_from(offset - self.base).ok()?;
+        let slot = self.slots.get(place)?;
+        (slot.acquisition == acquisition && slot.is_open()).then_some(slot)
     }
 
     pub(super) fn renewed(&mut self, offsets: RangeInclusive<i64>, lock_deadline: Instant) -> u64 {
@@ -255,7 +268,7 @@ impl PartitionLedger {
                 return false;
             }
             let this = SettledRun {
-                acquired_at: born + Duration::from_millis(u64::from(slot.acquired_ms)),
+                acquired_at: born + slot.age(),
                 settled_at: slot.moment,
                 by_a_put: slot.lease != 0,
                 records: 1,

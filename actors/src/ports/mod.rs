@@ -5,5 +5,6 @@ pub mod dead_letter;
 pub mod parking;
 pub mod sink;
 pub mod source;
+pub mod tracer;
 pub mod transaction;
 pub mod transform;

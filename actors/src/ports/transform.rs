@@ -12,4 +12,9 @@ use crate::record::SinkRecord;
 /// hangs: it is made once more, and then its record is rejected.
 pub trait Transform: Send + Sync + 'static {
     fn apply(&self, record: SinkRecord) -> Result<Option<SinkRecord>, ConvertError>;
+
+    /// The name that its connector has for it.
+    fn alias(&self) -> &str {
+        "transform"
+    }
 }

@@ -18,7 +18,7 @@ use crate::ports::source::{
     Answer, AnsweredRange, LostRange, SettleRange, Settlement, Source, SourceClosed, SourceEvent,
     SourceEvents,
 };
-use crate::record::{AcquiredBatch, RawRecord, SourcePartition};
+use crate::record::{AcquiredBatch, RawHeader, RawRecord, SourcePartition};
 use crate::testing::raw_record;
 
 /// More events than this mean that the test's pipeline stands still.
@@ -40,6 +40,7 @@ pub enum Fate {
 #[derive(Clone, Debug)]
 struct Stored {
     value: Option<bytes::Bytes>,
+    headers: Vec<RawHeader>,
     fate: Fate,
     delivery_count: u16,
 }
@@ -121,6 +122,26 @@ impl FakeSource {
         let mut state = self.state.lock();
         let records = &mut state.topics[partition].records;
         records.push(Stored::new(Some(bytes::Bytes::from_static(value))));
+        self.wake.notify_one();
+        records.len() as i64 - 1
+    }
+
+    /// The same with a header.
+    pub fn append_with(
+        &self,
+        partition: usize,
+        value: &'static [u8],
+        (key, header): (&'static str, &'static str),
+    ) -> i64 {
+        let mut state = self.state.lock();
+        let records = &mut state.topics[partition].records;
+        records.push(Stored {
+            headers: vec![RawHeader {
+                key: bytes::Bytes::from_static(key.as_bytes()),
+                value: Some(bytes::Bytes::from_static(header.as_bytes())),
+            }],
+            ..Stored::new(Some(bytes::Bytes::from_static(value)))
+        });
         self.wake.notify_one();
         records.len() as i64 - 1
     }
@@ -343,6 +364,7 @@ impl Stored {
     const fn new(value: Option<bytes::Bytes>) -> Self {
         Self {
             value,
+            headers: Vec::new(),
             fate: Fate::Available,
             delivery_count: 0,
         }
@@ -360,6 +382,7 @@ impl Stored {
         RawRecord {
             delivery_count: self.delivery_count,
             value: self.value.clone(),
+            headers: self.headers.clone(),
             ..raw_record(offset)
         }
     }

@@ -5,6 +5,7 @@ mod fake_dead_letters;
 mod fake_parking;
 mod fake_sink;
 mod fake_source;
+mod fake_tracer;
 #[cfg(test)]
 mod listener;
 mod test_pipeline;
@@ -17,6 +18,7 @@ pub use fake_dead_letters::{FakeDeadLetters, Post};
 pub use fake_parking::FakeParking;
 pub use fake_sink::{Act, FakeSink, FakeSinkFactory, Seen};
 pub use fake_source::{FakeSource, Fate};
+pub use fake_tracer::FakeTracer;
 #[cfg(test)]
 pub(crate) use listener::listen;
 pub use test_pipeline::TestPipeline;
@@ -79,6 +81,7 @@ pub fn spec(policy: Policy, conversion: Conversion, sink: Arc<dyn SinkFactory>) 
         },
         dead_letters: None,
         parking: None,
+        tracer: None,
     }
 }
 
@@ -113,6 +116,7 @@ pub fn record(partition: &Arc<SourcePartition>, offset: i64, acquisition: u32) -
         headers: Vec::new(),
         original: None,
         parked: None,
+        life: None,
     }
 }
 

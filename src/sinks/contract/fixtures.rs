@@ -91,6 +91,7 @@ pub(in crate::sinks) fn record(offset: i64, value: Datum) -> SinkRecord {
         headers: Vec::new(),
         original: None,
         parked: None,
+        life: None,
     }
 }
 

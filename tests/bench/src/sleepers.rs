@@ -76,6 +76,7 @@ fn records(count: usize) -> Vec<SinkRecord> {
         headers: Vec::new(),
         original: None,
         parked: None,
+        life: None,
     };
     (0..count as i64).map(record).collect()
 }
