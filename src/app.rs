@@ -8,7 +8,7 @@ use sluice_actors::live_view::LiveView;
 use sluice_actors::threads::Threads;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::{Duration, interval};
+use tokio::time::{Duration, Instant, interval};
 
 use crate::cli::{App, DemoOptions, Exit, MigrationOrder, MigrationTarget};
 use crate::config::connector::Topics;
@@ -23,11 +23,15 @@ use crate::kafka::embedded::EmbeddedBroker;
 use crate::rest::{Connectors, Rest, Server};
 use crate::telemetry::loggers::Loggers;
 use crate::telemetry::rates::Rates;
+use crate::telemetry::traces::{TraceFigures, Traces};
 use crate::telemetry::{logs, status_log};
 use crate::{converters, demo, sinks, transforms};
 
 /// How often it is looked whether any connector could still run.
 const FAILURE_TICK: Duration = Duration::from_millis(100);
+
+/// What the last spans get when the drain has taken all of its time.
+const LEAST_FLUSH: Duration = Duration::from_millis(200);
 
 /// Of each topic that a connector names, on the embedded broker.
 const EMBEDDED_PARTITIONS: i32 = 12;
@@ -188,12 +192,27 @@ pub(crate) async fn run_until<T>(
     let view = LiveView::new();
     let threads = Threads::start(num_threads().saturating_sub(1));
     let worker = configuration.worker.admin.client_id.clone();
+    let traces = {
+        let _in_runtime = runtime.enter();
+        Traces::start(configuration.worker.traces.as_ref())
+    };
+    let traces = match traces {
+        Ok(traces) => traces,
+        Err(error) => {
+            tracing::error!(
+                error,
+                "traces cannot be exported; see otel.exporter.otlp.endpoint"
+            );
+            return (Exit::BadConfiguration, None);
+        }
+    };
     let manager = Arc::new(Manager::new(
         worker,
         runtime.handle().clone(),
         threads.clone(),
         Arc::clone(&view),
         configuration.worker.shutdown_timeout,
+        traces.clone(),
     ));
     let server = match Server::bind(&configuration.worker.listeners).await {
         Ok(server) => server,
@@ -220,6 +239,7 @@ pub(crate) async fn run_until<T>(
         &manager,
         &view,
         runtime,
+        traces.figures(),
     );
     let enough = enough(Arc::clone(&view));
     let stop = wait(&manager, &mut terminate, &mut interrupt, enough).await;
@@ -235,6 +255,7 @@ pub(crate) async fn run_until<T>(
         Stop::Signal(_) => None,
         Stop::Enough(answer) => Some(answer),
     };
+    let drained_by = Instant::now() + worker.shutdown_timeout;
     let exit = tokio::select! {
         clean = manager.drain(worker.shutdown_timeout) => {
             tracing::info!(clean, "stopped");
@@ -243,6 +264,10 @@ pub(crate) async fn run_until<T>(
         _ = terminate.recv() => second_signal(),
         _ = interrupt.recv() => second_signal(),
     };
+    if exit != Exit::Interrupted {
+        let left = drained_by.saturating_duration_since(Instant::now());
+        traces.shut_down(left.max(LEAST_FLUSH)).await;
+    }
     threads.stop();
     (exit, answer)
 }
@@ -255,6 +280,7 @@ fn serve(
     manager: &Arc<Manager>,
     view: &Arc<LiveView>,
     runtime: &Runtime,
+    traces: &Arc<TraceFigures>,
 ) {
     let rates = Arc::new(Rates::default());
     runtime.spawn(Arc::clone(&rates).run(Arc::clone(view)));
@@ -272,6 +298,7 @@ fn serve(
         checks: plugins(),
         loggers,
         worker_id: worker_id(addresses.first()).into(),
+        traces: Arc::clone(traces),
     };
     server.serve(&rest, runtime.handle());
 }

@@ -1,7 +1,8 @@
 //! The environment: the only file that reads it.
 //!
 //! `SLUICE_<KEY>` is a worker's key, `CONNECT_<KEY>` too (it gives way),
-//! `SLUICE_SINK_<ALIAS>_<KEY>` a connector's. In `<KEY>`, `_` stands for a dot,
+//! `SLUICE_SINK_<ALIAS>_<KEY>` a connector's; `OTEL_<...>` is the worker's key
+//! of that name, if there is one. In `<KEY>`, `_` stands for a dot,
 //! `__` for a dash, `___` for an underscore. `<KEY>_FILE` names a file that
 //! holds the secret `<KEY>`, or the address, which may be one.
 
@@ -13,10 +14,12 @@ use super::files;
 use super::layers::Layer;
 use super::notes::Notes;
 use super::secrets::{is_address, is_secret};
+use super::traces;
 
 const OURS: &str = "SLUICE_";
 const CONNECT: &str = "CONNECT_";
 const SINK: &str = "SLUICE_SINK_";
+const OPENTELEMETRY: &str = "OTEL_";
 
 /// Variables by name, passed in so that tests need no process of their own.
 #[derive(Clone, Default)]
@@ -74,6 +77,8 @@ pub fn read(environment: &Environment) -> FromEnvironment {
             put(&mut found.worker, &mut found.faults, name, key, value);
         } else if let Some(key) = name.strip_prefix(CONNECT) {
             put(&mut lower, &mut found.faults, name, key, value);
+        } else if is_opentelemetrys(name) && !value.is_empty() {
+            put(&mut lower, &mut found.faults, name, name, value);
         }
     }
     found.worker.or(lower);
@@ -124,6 +129,12 @@ impl FromEnvironment {
     }
 }
 
+/// Others of OpenTelemetry's are for signals that this worker has not.
+fn is_opentelemetrys(name: &str) -> bool {
+    let key = decode(name.strip_suffix("_FILE").unwrap_or(name));
+    name.starts_with(OPENTELEMETRY) && traces::KEYS.iter().any(|it| it.name == key)
+}
+
 fn origin(variable: &str) -> String {
     format!("environment {variable}")
 }
@@ -133,7 +144,7 @@ fn put(layer: &mut Layer, faults: &mut Faults, variable: &str, encoded: &str, va
     let secret = encoded
         .strip_suffix("_FILE")
         .map(decode)
-        .filter(|key| is_secret(key) || is_address(key));
+        .filter(|key| is_secret(key) || is_address(key) || traces::is_secret(key));
     let Some(key) = secret else {
         let key = decode(encoded);
         if layer.contains(&key) {
@@ -269,6 +280,30 @@ mod tests {
             "environment SLUICE_BOOTSTRAP_SERVERS"
         );
         assert_eq!(settings.get("group.id"), Some("g"));
+    }
+
+    #[test]
+    fn opentelemetrys_variables_are_keys_of_the_worker() {
+        let found = read_all([
+            ("OTEL_TRACES_SAMPLER", "always_off"),
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://theirs:4317"),
+            ("SLUICE_OTEL_EXPORTER_OTLP_ENDPOINT", "http://ours:4317"),
+            ("OTEL_SERVICE_NAME", ""),
+            ("OTEL_METRICS_EXPORTER", "otlp"),
+            ("OTEL_EXPORTER_OTLP_HEADERS_FILE", "/nowhere"),
+        ]);
+        let unread = "OTEL_EXPORTER_OTLP_HEADERS_FILE: /nowhere cannot be read";
+        assert!(found.faults.to_string().starts_with(unread));
+        let worker = Settings::merge([found.worker]).unwrap();
+        let origin = "environment OTEL_TRACES_SAMPLER";
+        assert_eq!(worker.origin("otel.traces.sampler"), origin);
+        let endpoint = worker.get("otel.exporter.otlp.endpoint");
+        assert_eq!(endpoint, Some("http://ours:4317"));
+        assert_eq!(
+            worker.properties().len(),
+            2,
+            "empty and unknown ones are not taken"
+        );
     }
 
     #[test]

@@ -23,4 +23,5 @@ pub mod reference;
 pub mod secrets;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod traces;
 pub mod worker;

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use crate::kafka::client_config;
 
 use super::definition::{Key, Preset};
-use super::{connector, known_keys, overrides, producer_keys, providers, worker};
+use super::{connector, known_keys, overrides, producer_keys, providers, traces, worker};
 
 const INTRODUCTION: &str = "\
 # Configuration
@@ -43,6 +43,12 @@ pub const TABLES: &[Table] = &[
         "Worker",
         "Converters that a worker names serve connectors that name none, each with its own keys.",
         worker::KEYS,
+    ),
+    table(
+        "Tracing",
+        "In the worker. OpenTelemetry's variables are read by their own names, without `SLUICE_`: \
+         `OTEL_TRACES_SAMPLER` is `otel.traces.sampler`. See docs/tracing.md.",
+        traces::KEYS,
     ),
     table(
         "Kafka clients",

@@ -16,7 +16,8 @@ use super::overrides::{self, ADMIN, CONSUMER, CONSUMER_KEYS, OverridePolicy, Rul
 use super::plugins::Plugins;
 use super::producer::{self, PRODUCER, PRODUCER_KEYS, ProducerConfig};
 use super::providers::Providers;
-use super::{connector, providers, secrets};
+use super::traces::TraceConfig;
+use super::{connector, providers, secrets, traces};
 use crate::converters::part::Part;
 
 const POLICY: &str = "connector.client.config.override.policy";
@@ -238,6 +239,8 @@ pub struct WorkerConfig {
     pub log: LogConfig,
     /// What values may refer to, the connectors' too.
     pub providers: Providers,
+    /// `None`: nothing is traced.
+    pub traces: Option<TraceConfig>,
     settings: Settings,
 }
 
@@ -247,6 +250,7 @@ impl WorkerConfig {
     pub fn defaults() -> Layer {
         let mut layer = Layer::defaults(KEYS);
         layer.or(Layer::defaults(client_config::KEYS));
+        layer.or(Layer::defaults(traces::KEYS));
         layer
     }
 
@@ -263,6 +267,8 @@ impl WorkerConfig {
         judge_clients(&settings, &known, &mut faults, &mut notes);
         check_converters(&settings, plugins, &mut faults);
         let admin = read_clients(&settings, &mut faults);
+        let mut reader = Reader::new(settings.properties(), "", traces::KEYS, &mut faults);
+        let traces = TraceConfig::read(&mut reader);
         let mut reader = Reader::new(settings.properties(), "", KEYS, &mut faults);
         let config = Self {
             admin,
@@ -273,6 +279,7 @@ impl WorkerConfig {
             listeners: read_listeners(&mut reader),
             log: LogConfig::read(&mut reader),
             providers: Providers::default(),
+            traces,
             settings: settings.clone(),
         };
         let _ = reader.optional_int(MAX_POLL_RECORDS);
@@ -322,6 +329,7 @@ fn known_keys(settings: &Settings, plugins: &Plugins) -> KnownKeys {
     let known = KnownKeys::new(known_keys::WORKER)
         .with("", KEYS)
         .with("", client_config::KEYS)
+        .with("", traces::KEYS)
         .with(CONSUMER, client_config::KEYS)
         .with(CONSUMER, CONSUMER_KEYS)
         .with(PRODUCER, client_config::KEYS)

@@ -18,6 +18,7 @@ use super::start::{ClusterId, Ground};
 use crate::config::connector::ConnectorConfig;
 use crate::plugins;
 use crate::telemetry::make::Make;
+use crate::telemetry::traces::Traces;
 
 /// Orders that may wait for a keeper, which may be draining.
 const ORDERS: usize = 16;
@@ -57,6 +58,7 @@ impl Manager {
         threads: Threads,
         view: Arc<LiveView>,
         drain_timeout: Duration,
+        traces: Traces,
     ) -> Self {
         Self {
             ground: Ground {
@@ -65,6 +67,7 @@ impl Manager {
                 threads,
                 view,
                 cluster_id: ClusterId::default(),
+                traces,
             },
             drain_timeout,
             kept: Mutex::default(),

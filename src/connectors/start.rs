@@ -37,6 +37,7 @@ use crate::kafka::admin::{
 use crate::kafka::client_config::ClientConfig;
 use crate::kafka::share::{self, ShareSourceConfig};
 use crate::sinks;
+use crate::telemetry::traces::{TracedConnector, Traces};
 use crate::transforms;
 
 /// What the configuration calls the servers that are read from.
@@ -75,6 +76,7 @@ pub(super) struct Ground {
     pub(super) threads: Threads,
     pub(super) view: Arc<LiveView>,
     pub(super) cluster_id: ClusterId,
+    pub(super) traces: Traces,
 }
 
 /// The Kafka cluster's id, as the first connector that met it learnt it.
@@ -160,6 +162,13 @@ pub(super) async fn start(
         connector = %config.name, group = %config.share.group_id, member = source.member_id(),
         tasks = config.tasks_max, "joining"
     );
+    let traced = TracedConnector {
+        connector: config.name.clone(),
+        worker: ground.worker.clone(),
+        client_id: config.consumer.client.client_id.clone(),
+        group: config.share.group_id.clone(),
+        member: source.member_id().to_owned(),
+    };
     let lag = lag::keep(
         config.name.clone(),
         Groups {
@@ -177,6 +186,7 @@ pub(super) async fn start(
         source,
         &ground.runtime,
     );
+    spec.tracer = ground.traces.tracer(&traced);
     let pipeline = Pipeline::start(
         spec,
         joined,

@@ -16,6 +16,7 @@ use crate::telemetry::make::Make;
 use crate::telemetry::process::ProcessFigures;
 use crate::telemetry::rates::Rates;
 use crate::telemetry::sight::{ConnectorSight, WorkerSight};
+use crate::telemetry::traces::TraceFigures;
 
 /// Of a request's query; one may be repeated.
 pub(super) type Parameters = Vec<(String, String)>;
@@ -88,6 +89,7 @@ pub struct Rest {
     pub loggers: Loggers,
     /// `host:port`, as Connect names its workers.
     pub worker_id: Arc<str>,
+    pub traces: Arc<TraceFigures>,
 }
 
 impl Rest {
@@ -114,6 +116,7 @@ impl Rest {
             connector_starts: self.view.connector_starts().figures(),
             task_starts: self.view.task_starts().figures(),
             process: ProcessFigures::now(),
+            traces: self.traces.counts(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What the worker says of itself: logs, metrics.
+//! What the worker says of itself: logs, metrics, traces.
 
 pub mod exposition;
 pub mod health;
@@ -14,3 +14,4 @@ pub mod rates;
 pub mod reference;
 pub mod sight;
 pub mod status_log;
+pub mod traces;

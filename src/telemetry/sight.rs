@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::make::Make;
 use super::process::ProcessFigures;
 use super::rates::{ConnectorRates, Rates, TaskRates};
+use super::traces::TraceCounts;
 
 /// A state by Connect's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +93,7 @@ pub struct WorkerSight {
     pub connector_starts: StartFigures,
     pub task_starts: StartFigures,
     pub process: Option<ProcessFigures>,
+    pub traces: TraceCounts,
 }
 
 /// Whether a connector does what it is there for.

@@ -53,4 +53,5 @@ mod slow_target;
 mod span;
 mod stage;
 mod surfaces;
+mod traces;
 mod transforms;

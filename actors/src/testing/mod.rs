@@ -13,6 +13,8 @@ mod test_pipeline;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 pub use as_they_are::{AsTheyAre, conversion_of_values};
 pub use fake_dead_letters::{FakeDeadLetters, Post};
 pub use fake_parking::FakeParking;
@@ -27,11 +29,14 @@ use crate::books::{Policy, Retriable, Tolerance};
 use crate::conversion::Conversion;
 use crate::error_log::ErrorLog;
 use crate::flush::FlushPolicy;
+use crate::life::{Birth, Choice, Life, Step};
 use crate::ports::sink::SinkFactory;
-use crate::record::{RawRecord, SinkRecord, SourcePartition, TimestampType, TopicId};
+use crate::record::{RawRecord, RecordId, SinkRecord, SourcePartition, TimestampType, TopicId};
 use crate::retry::RetryPolicy;
+use crate::sampling::TraceIds;
 use crate::supervisor::PipelineSpec;
 use crate::terms::Terms;
+use crate::trace_context::Parent;
 use crate::value::Datum;
 
 /// A partition of a test topic.
@@ -118,6 +123,27 @@ pub fn record(partition: &Arc<SourcePartition>, offset: i64, acquisition: u32) -
         parked: None,
         life: None,
     }
+}
+
+/// The life of a record that is in this step.
+#[must_use]
+pub fn life(origin: &RecordId, parent: Option<Parent>, step: Step) -> Arc<Life> {
+    let (now, trace_id) = (Instant::now(), TraceIds::of(&origin.partition));
+    let life = Life::begin(Birth {
+        origin: origin.clone(),
+        place: origin.clone(),
+        acquisition: 1,
+        delivery_count: 1,
+        choice: Choice::Sampled,
+        trace_id: parent.as_ref().map_or_else(
+            || trace_id.id(origin.offset),
+            |parent| parent.context.trace_id,
+        ),
+        parent,
+        acquired_at: now,
+    });
+    life.enter(step, now);
+    life
 }
 
 /// Records of one partition with these offsets.

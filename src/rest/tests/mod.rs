@@ -178,6 +178,7 @@ impl Setting {
             checks: PLUGINS,
             loggers: Loggers::new(Levels::new(LevelFilter::INFO, &[])),
             worker_id: "host:8083".into(),
+            traces: Arc::default(),
         };
         Self {
             router: router(rest),

@@ -18,6 +18,7 @@ mod status;
 mod template;
 mod tls;
 mod token;
+mod trace_context;
 
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@ use sluice_actors::record::SinkRecord;
 
 use crate::sinks::http::body::JSON;
 use crate::sinks::http::config::{RequestSettings, Tombstones};
+use crate::sinks::http::trace_context;
 
 /// The records of one request, by their places in the chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +119,8 @@ impl RequestSettings {
         if let [place] = parcel.places[..] {
             self.forward.add(&records[place], request.headers_mut())?;
         }
+        let sent = parcel.places.iter().map(|place| &records[*place]);
+        trace_context::add(sent, request.headers_mut());
         Ok(request)
     }
 

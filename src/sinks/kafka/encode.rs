@@ -6,6 +6,7 @@ use rdkafka::message::{Header, OwnedHeaders};
 
 use sluice_actors::ports::converter::ConvertError;
 use sluice_actors::record::{self, SinkRecord};
+use sluice_actors::trace_context::{TRACEPARENT, TraceContext};
 use sluice_actors::value::{Datum, Value};
 
 use crate::converters::json::{DecimalFormat, NonFinite, WriteOptions, to_envelope, to_json};
@@ -60,24 +61,35 @@ impl<'a> Encoding<'a> {
         Ok(Self {
             key: key.encode(&record.key).map_err(named("key"))?,
             value: value.encode(&record.value).map_err(named("value"))?,
-            headers: headers(&record.headers)
+            headers: headers(&record.headers, record.trace_context())
                 .map_err(|(name, error)| named(&format!("header {name}"))(error))?,
         })
     }
 }
 
-/// In their order, repeats and nulls included.
-fn headers(headers: &[record::Header]) -> Result<Option<OwnedHeaders>, (&str, ConvertError)> {
-    if headers.is_empty() {
+/// In their order, repeats and nulls included. The span that the record is put
+/// in takes the place of its producer's.
+fn headers(
+    headers: &[record::Header],
+    put: Option<TraceContext>,
+) -> Result<Option<OwnedHeaders>, (&str, ConvertError)> {
+    if headers.is_empty() && put.is_none() {
         return Ok(None);
     }
-    let mut written = OwnedHeaders::new_with_capacity(headers.len());
-    for header in headers {
+    let mut written = OwnedHeaders::new_with_capacity(headers.len() + 1);
+    let replaced = |header: &&record::Header| put.is_some() && &*header.key == TRACEPARENT;
+    for header in headers.iter().filter(|it| !replaced(it)) {
         let key = &*header.key;
         let value = header_bytes(&header.value).map_err(|error| (key, error))?;
         written = written.insert(Header {
             key,
             value: value.as_deref(),
+        });
+    }
+    if let Some(put) = put {
+        written = written.insert(Header {
+            key: TRACEPARENT,
+            value: Some(&put.to_string()),
         });
     }
     Ok(Some(written))
@@ -147,7 +159,7 @@ mod tests {
             key: "none".into(),
             value: Datum::null(),
         });
-        let headers = headers(&record.headers).unwrap().unwrap();
+        let headers = headers(&record.headers, None).unwrap().unwrap();
         let written: Vec<_> = headers.iter().map(|it| (it.key, it.value)).collect();
         let expected: [(&str, Option<&[u8]>); 4] = [
             ("b", Some(b"1")),
@@ -156,6 +168,29 @@ mod tests {
             ("none", None),
         ];
         assert_eq!(written, expected);
+    }
+
+    #[test]
+    fn the_span_that_a_record_is_put_in_takes_the_place_of_its_producers() {
+        let producers = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let traced = with_header(record(0, Datum::null()), TRACEPARENT, producers);
+        let traced = with_header(traced, "b", "1");
+        let put = TraceContext::parse(producers).map(|it| it.child(7));
+        let written = |put| {
+            let headers = headers(&traced.headers, put).unwrap().unwrap();
+            let texts = headers.iter().map(|it| {
+                let value = String::from_utf8_lossy(it.value.unwrap_or_default());
+                format!("{}={value}", it.key)
+            });
+            texts.collect::<Vec<_>>()
+        };
+        let untouched = [format!("{TRACEPARENT}={producers}"), "b=1".to_owned()];
+        assert_eq!(written(None), untouched);
+        let put = put
+            .map(|put| (put, format!("{TRACEPARENT}={put}")))
+            .unwrap();
+        assert_eq!(written(Some(put.0)), ["b=1".to_owned(), put.1]);
+        assert!(headers(&[], Some(put.0)).unwrap().is_some());
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod sink_task;
 mod sluice;
 mod table;
 mod task;
+mod traces;
 mod worker;
 
 pub use metric::{Group, Kind, Metric, Value};

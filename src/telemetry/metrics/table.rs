@@ -2,7 +2,7 @@
 //! it.
 
 use super::metric::Metric;
-use super::{make, process, sink_task, sluice, task, worker};
+use super::{make, process, sink_task, sluice, task, traces, worker};
 
 /// All metrics, in the order of the reference.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
@@ -14,6 +14,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         make::MAKE,
         worker::WORKER,
         sluice::SLUICE,
+        traces::TRACES,
         process::PROCESS,
     ];
     counted.chain(others.into_iter().flatten())

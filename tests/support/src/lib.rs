@@ -1,5 +1,6 @@
 //! Real Kafka, real workers and counting for tests.
 
+pub mod collector;
 pub mod consume;
 pub mod counting;
 pub mod java;

@@ -1,0 +1,18 @@
+//! Traces: the lives of records as OpenTelemetry's spans, and where they go.
+
+#[cfg(feature = "otel")]
+mod attributes;
+#[cfg(feature = "otel")]
+mod exporter;
+mod figures;
+mod limit;
+#[cfg(feature = "otel")]
+mod outlet;
+#[cfg(feature = "otel")]
+mod spans;
+#[cfg(feature = "otel")]
+mod tracer;
+mod worker;
+
+pub use figures::{TraceCounts, TraceFigures};
+pub use worker::{TracedConnector, Traces};

@@ -1,0 +1,113 @@
+//! What becomes of spans.
+
+use opentelemetry::InstrumentationScope;
+use opentelemetry_sdk::error::OTelSdkError;
+use sluice_actors::trace_context::TraceContext;
+use std::sync::mpsc;
+
+use super::*;
+use crate::telemetry::traces::TracedConnector;
+use crate::telemetry::traces::attributes::Common;
+use crate::telemetry::traces::spans::{Clock, Spans};
+
+/// Exports when it is told to, and as it is told.
+#[derive(Debug)]
+struct Collector {
+    begun: mpsc::SyncSender<usize>,
+    answers: parking_lot::Mutex<mpsc::Receiver<bool>>,
+}
+
+impl SpanExporter for Collector {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let _ = self.begun.send(batch.len());
+        match self.answers.lock().recv() {
+            Ok(true) => Ok(()),
+            _ => Err(OTelSdkError::InternalFailure("away".into())),
+        }
+    }
+}
+
+struct Bench {
+    outlet: Outlet,
+    begun: mpsc::Receiver<usize>,
+    answers: mpsc::Sender<bool>,
+    figures: Arc<TraceFigures>,
+}
+
+fn bench(queue: usize) -> Bench {
+    let (begin, begun) = mpsc::sync_channel(100);
+    let (answers, answered) = mpsc::channel();
+    let figures = Arc::new(TraceFigures::default());
+    let collector = Collector {
+        begun: begin,
+        answers: parking_lot::Mutex::new(answered),
+    };
+    let settings = BatchSettings {
+        delay: Duration::from_secs(3600),
+        queue,
+        batch: 2,
+    };
+    let resource = Resource::builder_empty().build();
+    Bench {
+        outlet: Outlet::start(collector, &resource, settings, &figures),
+        begun,
+        answers,
+        figures,
+    }
+}
+
+fn spans(count: usize) -> Vec<SpanData> {
+    let spans = Spans {
+        common: Common::of(&TracedConnector {
+            connector: "c".into(),
+            worker: "w".into(),
+            client_id: "i".into(),
+            group: "g".into(),
+            member: "m".into(),
+        }),
+        scope: InstrumentationScope::builder("sluice").build(),
+    };
+    let now = tokio::time::Instant::now();
+    let put = sluice_actors::life::FinishedPut {
+        context: TraceContext {
+            trace_id: 1,
+            span_id: 1,
+            is_sampled: true,
+        },
+        task: 0,
+        records: 2,
+        links: Vec::new(),
+        began: now,
+        ended: now,
+    };
+    vec![spans.of_put(&put, Clock::now()); count]
+}
+
+#[test]
+fn a_collector_that_does_not_answer_holds_nobody_up() {
+    let bench = bench(20);
+    assert!(bench.outlet.has_room());
+    bench.outlet.send(spans(2));
+    assert_eq!(bench.begun.recv(), Ok(2), "under way");
+    bench.outlet.send(spans(9));
+    assert!(!bench.outlet.has_room(), "another life would be too much");
+    bench.outlet.send(spans(10));
+    assert_eq!(bench.figures.counts().dropped, 10, "all of it or none");
+    bench.answers.send(true).unwrap();
+    assert_eq!(bench.begun.recv(), Ok(2));
+    assert_eq!(bench.figures.counts().exported, 2);
+    drop(bench.answers);
+    bench.outlet.shut_down(Duration::from_secs(60));
+    let counts = bench.figures.counts();
+    assert_eq!((counts.exported, counts.dropped), (2, 19));
+    assert!(bench.outlet.has_room());
+}
+
+#[test]
+fn what_waits_is_sent_at_the_end() {
+    let bench = bench(20);
+    bench.outlet.send(spans(1));
+    bench.answers.send(true).unwrap();
+    bench.outlet.shut_down(Duration::from_secs(60));
+    assert_eq!(bench.figures.counts().exported, 1);
+}

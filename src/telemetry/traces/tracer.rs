@@ -1,0 +1,129 @@
+//! The tracers of a worker's connectors, and the one way out for their spans.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use opentelemetry::{InstrumentationScope, KeyValue};
+use opentelemetry_sdk::Resource;
+use parking_lot::Mutex;
+use sluice_actors::life::{Choice, FinishedLife, FinishedPut};
+use sluice_actors::ports::tracer::Tracer;
+use sluice_actors::sampling::Sampling;
+use tokio::time::Instant;
+
+use super::attributes::Common;
+use super::limit::Limit;
+use super::outlet::Outlet;
+use super::spans::{Clock, Spans};
+use super::worker::Tracing;
+use super::{TraceFigures, TracedConnector, exporter};
+use crate::config::traces::TraceConfig;
+
+/// Those that are sampled must not crowd out those that fail.
+#[derive(Debug)]
+struct Limits {
+    sampled: Limit,
+    others: Limit,
+}
+
+#[derive(Debug)]
+struct Shared {
+    outlet: Outlet,
+    limits: Mutex<Limits>,
+    sampling: Sampling,
+    figures: Arc<TraceFigures>,
+}
+
+/// See the module.
+pub(super) struct OtlpTracing {
+    shared: Arc<Shared>,
+}
+
+impl OtlpTracing {
+    /// Needs a runtime.
+    pub(super) fn start(config: &TraceConfig, figures: &Arc<TraceFigures>) -> Result<Self, String> {
+        let exporter = exporter::build(config)?;
+        tracing::info!(sampling = ?config.sampling, "records are traced");
+        let outlet = Outlet::start(exporter, &resource(config), config.batch, figures);
+        let limit = || Limit::new(config.max_per_second);
+        Ok(Self {
+            shared: Arc::new(Shared {
+                outlet,
+                limits: Mutex::new(Limits {
+                    sampled: limit(),
+                    others: limit(),
+                }),
+                sampling: config.sampling,
+                figures: Arc::clone(figures),
+            }),
+        })
+    }
+}
+
+fn resource(config: &TraceConfig) -> Resource {
+    let attributes = config.attributes.iter();
+    let attributes = attributes.map(|(name, value)| KeyValue::new(name.clone(), value.clone()));
+    Resource::builder()
+        .with_attribute(KeyValue::new("service.name", config.service_name.clone()))
+        .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+        .with_attributes(attributes)
+        .build()
+}
+
+impl Tracing for OtlpTracing {
+    fn tracer(&self, connector: &TracedConnector) -> Arc<dyn Tracer> {
+        let scope = InstrumentationScope::builder("sluice");
+        Arc::new(OtlpTracer {
+            shared: Arc::clone(&self.shared),
+            spans: Spans {
+                common: Common::of(connector),
+                scope: scope.with_version(env!("CARGO_PKG_VERSION")).build(),
+            },
+        })
+    }
+
+    fn shut_down(&self, within: Duration) {
+        self.shared.outlet.shut_down(within);
+    }
+}
+
+/// Of one connector.
+struct OtlpTracer {
+    shared: Arc<Shared>,
+    spans: Spans,
+}
+
+impl fmt::Debug for OtlpTracer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OtlpTracer").finish_non_exhaustive()
+    }
+}
+
+impl Tracer for OtlpTracer {
+    fn sampling(&self) -> Sampling {
+        self.shared.sampling
+    }
+
+    fn admits(&self, choice: Choice, now: Instant) -> bool {
+        let shared = &self.shared;
+        let mut limits = shared.limits.lock();
+        let limit = match choice {
+            Choice::Sampled => &mut limits.sampled,
+            Choice::Redelivered | Choice::Failed | Choice::Slow => &mut limits.others,
+        };
+        let admits = shared.outlet.has_room() && limit.take(now);
+        shared.figures.traced(admits);
+        admits
+    }
+
+    fn ended(&self, life: FinishedLife) {
+        let spans = self.spans.of_life(&life, Clock::now());
+        self.shared.outlet.send(spans);
+    }
+
+    fn put_ended(&self, put: FinishedPut) {
+        let span = self.spans.of_put(&put, Clock::now());
+        self.shared.outlet.send(vec![span]);
+    }
+}
