@@ -35,6 +35,7 @@ pub async fn measure(kafka: &Kafka, binary: &Path, partitions: i32, tasks: u32) 
         records: RECORDS,
         tasks: tasks as usize,
         connector: &[],
+        environment: &[],
         round: "idle",
         status_interval_ms: None,
     })?;

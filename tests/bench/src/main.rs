@@ -10,6 +10,7 @@ mod sleepers;
 mod sluice;
 mod tasks;
 mod throughput;
+mod traces;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -27,6 +28,8 @@ enum Command {
     /// Tasks that take their time with each record, beside what they could do
     /// at most.
     Tasks(tasks::Options),
+    /// What tracing costs: off, and with a part of the records sampled.
+    Traces(traces::Options),
 }
 
 #[tokio::main]
@@ -34,6 +37,7 @@ async fn main() -> Result<()> {
     match Cli::parse().command {
         Command::Throughput(options) => throughput::run(&options).await,
         Command::Tasks(options) => tasks::run(&options).await,
+        Command::Traces(options) => traces::run(&options).await,
     }
 }
 
@@ -47,6 +51,7 @@ mod tests {
             ["throughput", "--rounds=0"],
             ["throughput", "--partitions=0"],
             ["tasks", "--tasks=0"],
+            ["traces", "--rounds=0"],
         ] {
             let arguments = ["bench", wrong[0], "--binary=sluice", wrong[1]];
             Cli::try_parse_from(arguments).unwrap_err();

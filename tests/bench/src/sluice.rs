@@ -22,6 +22,8 @@ pub struct Case<'a> {
     pub tasks: usize,
     /// More keys for the connector.
     pub connector: &'a [(String, String)],
+    /// Environment variables.
+    pub environment: &'a [(&'a str, String)],
     pub round: &'a str,
     /// How often it tells its status, if not by default.
     pub status_interval_ms: Option<u32>,
@@ -102,6 +104,9 @@ pub fn start(case: &Case<'_>) -> Result<(Worker, String)> {
         .property("log.format", "json")
         .property("listeners", "http://127.0.0.1:0")
         .connector(&name, &connector);
+    for (name, value) in case.environment {
+        options = options.environment(name, value);
+    }
     if let Some(interval) = case.status_interval_ms {
         options = options.property("status.log.interval.ms", &interval.to_string());
     }

@@ -203,6 +203,7 @@ async fn worker(
         records: options.records,
         tasks: options.tasks as usize,
         connector: &connector,
+        environment: &[],
         round,
         status_interval_ms: sluice::OFTEN_MS,
     })

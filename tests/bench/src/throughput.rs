@@ -147,6 +147,7 @@ async fn round(kafka: &Kafka, options: &Options, name: &str) -> Result<Round> {
             records: options.records,
             tasks: options.tasks,
             connector: &options.connector,
+            environment: &[],
             round: name,
             status_interval_ms: sluice::OFTEN_MS,
         })
