@@ -76,10 +76,11 @@ pub enum Event {
 
 impl Event {
     /// What a put's end says of the records without an outcome; nothing, if
-    /// they share in its success.
+    /// they share in its success, or if one of them is to blame.
     #[must_use]
     pub(crate) fn of_end(end: &PutEnd) -> Option<Self> {
         match end {
+            PutEnd::Answered(Err(SinkError::RejectedOne(_))) => None,
             PutEnd::Answered(answer) => answer.as_ref().err().map(Self::of_error),
             PutEnd::Panicked(cause) => Some(Self::TaskDied(cause.clone())),
             PutEnd::TimedOut => Some(Self::TimedOut),

@@ -168,6 +168,7 @@ pub(super) async fn start(
         client_id: config.consumer.client.client_id.clone(),
         group: config.share.group_id.clone(),
         member: source.member_id().to_owned(),
+        includes_messages: config.errors.log.include_messages,
     };
     let lag = lag::keep(
         config.name.clone(),

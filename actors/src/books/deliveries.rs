@@ -157,6 +157,9 @@ impl Books {
             }
             PutEnd::TimedOut => self.timed_out(&put, &rest, &mut effects),
             PutEnd::Answered(Err(SinkError::RejectedOne(cause))) => {
+                if rest.len() > 1 {
+                    self.note_all(&put, &rest, &Event::Retry(cause.clone()));
+                }
                 self.split(&put, &rest, history, cause, &mut effects);
             }
             PutEnd::Panicked(cause) if history.kills == 0 => {

@@ -121,6 +121,8 @@ fn a_failure_is_a_reason_to_trace_and_a_stopped_task_is_none() {
     assert_eq!(of(&PutEnd::TimedOut), Some(("timed_out", true)));
     let down = PutEnd::Answered(Err(SinkError::Unavailable("down".into())));
     assert_eq!(of(&down), Some(("unavailable", true)));
+    let one = PutEnd::Answered(Err(SinkError::RejectedOne("which?".into())));
+    assert_eq!(of(&one), None, "only one of them");
     let cause = Event::of_end(&down).and_then(|it| it.cause().cloned());
     assert_eq!(cause, Some("down".into()));
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use opentelemetry::{Key, KeyValue, Value};
 use sluice_actors::life::{Choice, Event, FinishedLife};
+use sluice_actors::outcome::Cause;
 use sluice_actors::record::RecordId;
 
 use super::TracedConnector;
@@ -25,23 +26,38 @@ pub(super) fn text(key: &'static str, value: impl Into<Value>) -> KeyValue {
 
 /// Of every span of a connector.
 #[derive(Debug)]
-pub(super) struct Common(Vec<KeyValue>);
+pub(super) struct Common {
+    attributes: Vec<KeyValue>,
+    includes_messages: bool,
+}
 
 impl Common {
     pub(super) fn of(it: &TracedConnector) -> Self {
         let of = |key, value: &str| text(key, Value::from(Arc::<str>::from(value)));
-        Self(vec![
+        let attributes = vec![
             text("messaging.system", "kafka"),
             of("messaging.consumer.group.name", &it.group),
             of("messaging.client.id", &it.client_id),
             of("sluice.connector", &it.connector),
             of("sluice.worker", &it.worker),
             of("sluice.member", &it.member),
-        ])
+        ];
+        Self {
+            attributes,
+            includes_messages: it.includes_messages,
+        }
+    }
+
+    /// What may be told of a cause: as much as in the log.
+    pub(super) fn words(&self, cause: &Cause) -> String {
+        match self.includes_messages {
+            true => cause.whole().to_owned(),
+            false => cause.to_string(),
+        }
     }
 
     pub(super) fn with(&self, others: impl IntoIterator<Item = KeyValue>) -> Vec<KeyValue> {
-        let mut all = self.0.clone();
+        let mut all = self.attributes.clone();
         all.extend(others);
         all
     }
@@ -79,6 +95,19 @@ impl Common {
         }
         all
     }
+
+    /// What became of a put, or of a conversion, as its last event tells.
+    pub(super) fn verdict(&self, event: &Event) -> Vec<KeyValue> {
+        let mut all = vec![text(OUTCOME, event.name())];
+        if let Some(cause) = event.cause() {
+            all.push(text(ERROR_TYPE, event.name()));
+            all.push(text(CAUSE, self.words(cause)));
+        }
+        if let Event::Rejected(rejection) = event {
+            all.push(text("sluice.stage", rejection.stage.name()));
+        }
+        all
+    }
 }
 
 fn place(record: &RecordId, [topic, partition, offset]: [&'static str; 3]) -> [KeyValue; 3] {
@@ -97,17 +126,4 @@ const fn choice(choice: Choice) -> &'static str {
         Choice::Failed => "failed",
         Choice::Slow => "slow",
     }
-}
-
-/// What became of a put, or of a conversion, as its last event tells.
-pub(super) fn verdict(event: &Event) -> Vec<KeyValue> {
-    let mut all = vec![text(OUTCOME, event.name())];
-    if let Some(cause) = event.cause() {
-        all.push(text(ERROR_TYPE, event.name()));
-        all.push(text(CAUSE, cause.to_string()));
-    }
-    if let Event::Rejected(rejection) = event {
-        all.push(text("sluice.stage", rejection.stage.name()));
-    }
-    all
 }

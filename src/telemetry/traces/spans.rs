@@ -17,7 +17,7 @@ use sluice_actors::trace_context::{Parent, TraceContext};
 use tokio::time::Instant;
 
 use super::attributes::{
-    BATCH_COUNT, CAUSE, Common, ERROR_TYPE, OPERATION_NAME, OPERATION_TYPE, TASK, text, verdict,
+    BATCH_COUNT, CAUSE, Common, ERROR_TYPE, OPERATION_NAME, OPERATION_TYPE, TASK, text,
 };
 
 /// The wall clock's time of instants, as both are now.
@@ -63,7 +63,7 @@ impl Spans {
         root.start_time = clock.time_of(life.acquired_at);
         root.end_time = clock.time_of(finished.ended_at);
         root.attributes = self.common.of_life(finished);
-        end(&mut root, finished);
+        self.end(&mut root, finished);
         spans.push(root);
         for lived in &finished.steps {
             let context = life.context.child(lived.span_id);
@@ -73,6 +73,38 @@ impl Spans {
             spans.push(span);
         }
         spans
+    }
+
+    /// How the delivery ended: an event, and a status if that is not well.
+    fn end(&self, root: &mut SpanData, finished: &FinishedLife) {
+        let (name, cause) = match &finished.end {
+            End::Confirmed => ("confirmed", None),
+            End::Unknown(cause) => ("unknown", Some(cause)),
+            End::Lost(cause) => ("lost", Some(cause)),
+        };
+        let attributes = cause.map(|cause| text(CAUSE, self.common.words(cause)));
+        let mut events = SpanEvents::default();
+        events.events.push(SpanEvent::new(
+            name,
+            root.end_time,
+            attributes.into_iter().collect(),
+            0,
+        ));
+        root.events = events;
+        let outcome = finished.outcome();
+        if outcome == "accepted" {
+            return;
+        }
+        let failure = || {
+            let steps = finished.steps.iter().rev();
+            let mut events = steps.flat_map(|it| it.events.iter().rev());
+            events.find_map(|(_, event)| event.cause())
+        };
+        let cause = cause.or_else(failure);
+        let description =
+            cause.map_or_else(|| outcome.to_owned(), |cause| self.common.words(cause));
+        root.attributes.push(text(ERROR_TYPE, outcome));
+        root.status = Status::error(description);
     }
 
     fn fill(&self, span: &mut SpanData, lived: &Lived, clock: Clock) {
@@ -96,14 +128,16 @@ impl Spans {
         }
         let mut outcomes = lived.events.iter().rev().map(|(_, event)| event);
         if let Some(event) = outcomes.find(|it| !is_renewal(it)) {
-            own.extend(verdict(event));
+            own.extend(self.common.verdict(event));
             if let Some(cause) = event.cause() {
-                span.status = Status::error(cause.to_string());
+                span.status = Status::error(self.common.words(cause));
             }
         }
         span.attributes = self.common.with(own);
         let events = lived.events.iter().map(|(at, event)| {
-            let cause = event.cause().map(|cause| text(CAUSE, cause.to_string()));
+            let cause = event
+                .cause()
+                .map(|cause| text(CAUSE, self.common.words(cause)));
             let (at, attributes) = (clock.time_of(*at), cause.into_iter().collect());
             SpanEvent::new(event.name(), at, attributes, 0)
         });
@@ -148,37 +182,6 @@ impl Spans {
             instrumentation_scope: self.scope.clone(),
         }
     }
-}
-
-/// How the delivery ended: an event, and a status if that is not well.
-fn end(root: &mut SpanData, finished: &FinishedLife) {
-    let (name, cause) = match &finished.end {
-        End::Confirmed => ("confirmed", None),
-        End::Unknown(cause) => ("unknown", Some(cause)),
-        End::Lost(cause) => ("lost", Some(cause)),
-    };
-    let attributes = cause.map(|cause| text(CAUSE, cause.to_string()));
-    let mut events = SpanEvents::default();
-    events.events.push(SpanEvent::new(
-        name,
-        root.end_time,
-        attributes.into_iter().collect(),
-        0,
-    ));
-    root.events = events;
-    let outcome = finished.outcome();
-    if outcome == "accepted" {
-        return;
-    }
-    let failure = || {
-        let steps = finished.steps.iter().rev();
-        let mut events = steps.flat_map(|it| it.events.iter().rev());
-        events.find_map(|(_, event)| event.cause())
-    };
-    let cause = cause.or_else(failure);
-    let description = cause.map_or_else(|| outcome.to_owned(), ToString::to_string);
-    root.attributes.push(text(ERROR_TYPE, outcome));
-    root.status = Status::error(description);
 }
 
 const fn is_renewal(event: &Event) -> bool {

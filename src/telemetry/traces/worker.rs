@@ -17,6 +17,8 @@ pub struct TracedConnector {
     /// The share group, and this worker's member of it.
     pub group: String,
     pub member: String,
+    /// `errors.log.include.messages`: causes may quote records.
+    pub includes_messages: bool,
 }
 
 /// Makes tracers, and sends what they are told.

@@ -64,6 +64,7 @@ fn spans(count: usize) -> Vec<SpanData> {
             client_id: "i".into(),
             group: "g".into(),
             member: "m".into(),
+            includes_messages: false,
         }),
         scope: InstrumentationScope::builder("sluice").build(),
     };

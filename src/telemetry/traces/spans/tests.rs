@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use opentelemetry::Value;
 use sluice_actors::books::{Policy, Retriable, Tolerance};
+use sluice_actors::outcome::Cause;
+use sluice_actors::ports::sink::SinkError;
 use sluice_actors::ports::tracer::Tracer;
 use sluice_actors::sampling::Sampling;
 use sluice_actors::supervisor::PipelineSpec;
@@ -19,6 +21,10 @@ use crate::telemetry::traces::TracedConnector;
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 fn spans() -> Spans {
+    spans_with(false)
+}
+
+fn spans_with(includes_messages: bool) -> Spans {
     Spans {
         common: Common::of(&TracedConnector {
             connector: "to-shop".into(),
@@ -26,6 +32,7 @@ fn spans() -> Spans {
             client_id: "sluice".into(),
             group: "share-to-shop".into(),
             member: "m1".into(),
+            includes_messages,
         }),
         scope: InstrumentationScope::builder("sluice").build(),
     }
@@ -127,6 +134,25 @@ async fn a_failure_is_an_error_with_its_cause() {
     assert_eq!(put.events[0].name, "rejected");
     assert_eq!(told[0].status, Status::error("by plan"));
     assert_eq!(said(&told[0], "error.type"), "rejected");
+}
+
+#[actix::test]
+async fn a_cause_is_told_as_far_as_in_the_log() {
+    let tracer = lives(Tolerance::All, |_| {
+        let cause = Cause::quoting("it answered 400", "it answered 400: hush");
+        Act::Fail(SinkError::RejectedOne(cause))
+    });
+    let tracer = tracer.await;
+    let life = &tracer.take_lives()[0];
+    let put = life.steps.iter().find(|it| !it.events.is_empty()).unwrap();
+    assert_eq!(put.events.len(), 1, "rejected, and no retry: {put:?}");
+    let told = |spans: Spans| format!("{:?}", spans.of_life(life, Clock::now()));
+    let short = told(spans_with(false));
+    assert!(
+        short.contains("it answered 400") && !short.contains("hush"),
+        "{short}"
+    );
+    assert!(told(spans_with(true)).contains("it answered 400: hush"));
 }
 
 #[actix::test]
