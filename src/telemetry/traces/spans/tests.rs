@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use opentelemetry::Value;
 use sluice_actors::books::{Policy, Retriable, Tolerance};
+use sluice_actors::error_log::ErrorLog;
 use sluice_actors::outcome::Cause;
 use sluice_actors::ports::sink::SinkError;
 use sluice_actors::ports::tracer::Tracer;
@@ -52,6 +53,7 @@ async fn lives(
     };
     let spec = PipelineSpec {
         tracer: Some(Arc::clone(&tracer) as Arc<dyn Tracer>),
+        error_log: ErrorLog::default(),
         ..spec(policy, conversion_of_values(AsTheyAre), Arc::new(sink))
     };
     let test = TestPipeline::start(spec, &[0], Duration::from_secs(30));
