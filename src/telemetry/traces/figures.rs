@@ -24,6 +24,7 @@ pub struct TraceCounts {
     pub dropped: u64,
 }
 
+#[cfg(feature = "otel")]
 impl TraceFigures {
     pub(super) fn traced(&self, admitted: bool) {
         let counter = if admitted {
@@ -41,7 +42,9 @@ impl TraceFigures {
     pub(super) fn dropped(&self, spans: usize) {
         self.dropped.fetch_add(spans as u64, Ordering::Relaxed);
     }
+}
 
+impl TraceFigures {
     #[must_use]
     pub fn counts(&self) -> TraceCounts {
         TraceCounts {

@@ -5,6 +5,7 @@ mod attributes;
 #[cfg(feature = "otel")]
 mod exporter;
 mod figures;
+#[cfg(feature = "otel")]
 mod limit;
 #[cfg(feature = "otel")]
 mod outlet;
