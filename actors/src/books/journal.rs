@@ -86,16 +86,26 @@ impl Journal {
             return Vec::new();
         };
         let (tracer, ids) = (Arc::clone(tracer), TraceIds::of(&batch.partition));
-        let mut lives = Vec::new();
+        let (mut lives, mut left_out) = (Vec::new(), 0);
+        // Asked no more for those that are sampled, once there is no room: it
+        // may be all of them.
+        let mut samples = true;
         let now = batch.acquired_at;
         for (place, raw) in batch.records.iter().enumerate() {
             let parent = Parent::of(&raw.headers);
             let Some(choice) = choose(*sampling, ids, raw, parent.as_ref()) else {
                 continue;
             };
-            if tracer.admits(choice, now) {
+            let is_sampled = choice == Choice::Sampled;
+            if (samples || !is_sampled) && tracer.admits(choice, now) {
                 lives.push((place, born(batch, acquisition, raw, choice, parent)));
+            } else {
+                left_out += 1;
+                samples &= !is_sampled;
             }
+        }
+        if left_out > 0 {
+            tracer.left_out(left_out);
         }
         for (_, life) in &lives {
             life.enter(Step::Acquire, now);
@@ -134,9 +144,11 @@ impl Journal {
         acquired_at: Instant,
         now: Instant,
     ) {
-        let admits = |it: &Tracing| it.tracer.admits(choice, now);
-        if !self.tracing.as_ref().is_some_and(admits) {
+        let Some(Tracing { tracer, .. }) = &self.tracing else {
             return;
+        };
+        if !tracer.admits(choice, now) {
+            return tracer.left_out(1);
         }
         let ids = TraceIds::of(&late.origin.partition);
         let parent = late.parent;

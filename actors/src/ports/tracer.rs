@@ -18,6 +18,9 @@ pub trait Tracer: Debug + Send + Sync + 'static {
     /// back when it is over.
     fn admits(&self, choice: Choice, now: Instant) -> bool;
 
+    /// So many deliveries were to be traced, and there was no room.
+    fn left_out(&self, deliveries: usize);
+
     /// A delivery of a record is over.
     fn ended(&self, life: FinishedLife);
 

@@ -16,6 +16,7 @@ pub struct FakeTracer {
     sampling: Sampling,
     room: AtomicUsize,
     admitted: AtomicUsize,
+    left_out: AtomicUsize,
     ended: AtomicUsize,
     lives: Mutex<Vec<FinishedLife>>,
     puts: Mutex<Vec<FinishedPut>>,
@@ -28,6 +29,7 @@ impl FakeTracer {
             sampling,
             room: AtomicUsize::new(usize::MAX),
             admitted: AtomicUsize::new(0),
+            left_out: AtomicUsize::new(0),
             ended: AtomicUsize::new(0),
             lives: Mutex::default(),
             puts: Mutex::default(),
@@ -43,6 +45,12 @@ impl FakeTracer {
     #[must_use]
     pub fn admitted(&self) -> usize {
         self.admitted.load(Ordering::SeqCst)
+    }
+
+    /// How many there was no room for.
+    #[must_use]
+    pub fn without_room(&self) -> usize {
+        self.left_out.load(Ordering::SeqCst)
     }
 
     /// How many have ended.
@@ -73,6 +81,10 @@ impl Tracer for FakeTracer {
         self.admitted
             .fetch_add(usize::from(admits), Ordering::SeqCst);
         admits
+    }
+
+    fn left_out(&self, deliveries: usize) {
+        self.left_out.fetch_add(deliveries, Ordering::SeqCst);
     }
 
     fn ended(&self, life: FinishedLife) {

@@ -26,13 +26,13 @@ pub struct TraceCounts {
 
 #[cfg(feature = "otel")]
 impl TraceFigures {
-    pub(super) fn traced(&self, admitted: bool) {
-        let counter = if admitted {
-            &self.deliveries
-        } else {
-            &self.left_out
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn traced(&self) {
+        self.deliveries.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn left_out(&self, deliveries: usize) {
+        self.left_out
+            .fetch_add(deliveries as u64, Ordering::Relaxed);
     }
 
     pub(super) fn exported(&self, spans: usize) {

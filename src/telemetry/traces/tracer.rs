@@ -113,8 +113,14 @@ impl Tracer for OtlpTracer {
             Choice::Redelivered | Choice::Failed | Choice::Slow => &mut limits.others,
         };
         let admits = shared.outlet.has_room() && limit.take(now);
-        shared.figures.traced(admits);
+        if admits {
+            shared.figures.traced();
+        }
         admits
+    }
+
+    fn left_out(&self, deliveries: usize) {
+        self.shared.figures.left_out(deliveries);
     }
 
     fn ended(&self, life: FinishedLife) {

@@ -335,6 +335,12 @@ fn a_tracer_without_room_traces_no_more() {
     let busy = PutEnd::Answered(Err(SinkError::Retry("busy".into())));
     traced.end(&put, busy, batch.acquired_at);
     assert_eq!((traced.books.traced(), traced.tracer.admitted()), (2, 2));
+    let (at_first, later) = (3, 3);
+    assert_eq!(
+        traced.tracer.without_room(),
+        at_first + later,
+        "all are counted"
+    );
 }
 
 #[test]
