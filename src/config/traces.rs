@@ -144,7 +144,7 @@ pub const KEYS: &[Key] = &[
             min: 1,
             max: 1_000_000,
         },
-        Preset::Value("200"),
+        Preset::Value("100"),
         "The most records that are traced in a second, those that are sampled and those that fail, come again or are slow each for themselves: a bound for what tracing costs.",
     ),
     key(
