@@ -2,13 +2,17 @@
 
 use opentelemetry::InstrumentationScope;
 use opentelemetry_sdk::error::OTelSdkError;
+use sluice_actors::sampling::Sampling;
 use sluice_actors::trace_context::TraceContext;
+use sluice_test_support::receiver::{Receiver, Reply};
 use std::sync::mpsc;
 
 use super::*;
-use crate::telemetry::traces::TracedConnector;
+use crate::config::definition::Secret;
+use crate::config::traces::{Protocol, TraceConfig};
 use crate::telemetry::traces::attributes::Common;
 use crate::telemetry::traces::spans::{Clock, Spans};
+use crate::telemetry::traces::{TracedConnector, exporter};
 
 /// Exports when it is told to, and as it is told.
 #[derive(Debug)]
@@ -111,4 +115,44 @@ fn what_waits_is_sent_at_the_end() {
     bench.answers.send(true).unwrap();
     bench.outlet.shut_down(Duration::from_secs(60));
     assert_eq!(bench.figures.counts().exported, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn by_http_spans_are_posted_from_a_thread_without_a_runtime() {
+    let receiver = Receiver::start(|_| Reply::ok()).await.unwrap();
+    let batch = BatchSettings {
+        delay: Duration::from_secs(3600),
+        queue: 20,
+        batch: 20,
+    };
+    let config = TraceConfig {
+        sampling: Sampling::ratio(1.0),
+        max_per_second: 1,
+        protocol: Protocol::HttpProtobuf,
+        endpoint: receiver.url("/v1/traces"),
+        headers: vec![("api-key".into(), Secret::new("hush"))],
+        timeout: Duration::from_secs(60),
+        certificate: None,
+        service_name: "sluice".into(),
+        attributes: Vec::new(),
+        batch,
+    };
+    let figures = Arc::new(TraceFigures::default());
+    let resource = Resource::builder_empty().build();
+    let exporter = exporter::build(&config).unwrap();
+    let outlet = Outlet::start(exporter, &resource, batch, &figures);
+    let at_the_end = move || {
+        outlet.send(spans(3));
+        outlet.shut_down(Duration::from_secs(60));
+    };
+    tokio::task::spawn_blocking(at_the_end).await.unwrap();
+    assert_eq!(figures.counts().exported, 3);
+    let arrivals = receiver.arrivals();
+    assert_eq!(
+        (arrivals.len(), arrivals[0].path.as_str()),
+        (1, "/v1/traces")
+    );
+    assert_eq!(arrivals[0].header("api-key"), Some("hush"));
+    let kind = arrivals[0].header("content-type");
+    assert_eq!(kind, Some("application/x-protobuf"));
 }
