@@ -23,7 +23,7 @@ use crate::kafka::embedded::EmbeddedBroker;
 use crate::rest::{Connectors, Rest, Server};
 use crate::telemetry::loggers::Loggers;
 use crate::telemetry::rates::Rates;
-use crate::telemetry::traces::{TraceFigures, Traces};
+use crate::telemetry::traces::Traces;
 use crate::telemetry::{logs, status_log};
 use crate::{converters, demo, sinks, transforms};
 
@@ -239,7 +239,6 @@ pub(crate) async fn run_until<T>(
         &manager,
         &view,
         runtime,
-        traces.figures(),
     );
     let enough = enough(Arc::clone(&view));
     let stop = wait(&manager, &mut terminate, &mut interrupt, enough).await;
@@ -280,7 +279,6 @@ fn serve(
     manager: &Arc<Manager>,
     view: &Arc<LiveView>,
     runtime: &Runtime,
-    traces: &Arc<TraceFigures>,
 ) {
     let rates = Arc::new(Rates::default());
     runtime.spawn(Arc::clone(&rates).run(Arc::clone(view)));
@@ -298,7 +296,7 @@ fn serve(
         checks: plugins(),
         loggers,
         worker_id: worker_id(addresses.first()).into(),
-        traces: Arc::clone(traces),
+        traces: manager.trace_figures(),
     };
     server.serve(&rest, runtime.handle());
 }
