@@ -22,6 +22,7 @@ use crate::kafka::admin::Direction;
 use crate::kafka::embedded::EmbeddedBroker;
 use crate::rest::{Connectors, Rest, Server};
 use crate::telemetry::loggers::Loggers;
+use crate::telemetry::push::Push;
 use crate::telemetry::rates::Rates;
 use crate::telemetry::traces::Traces;
 use crate::telemetry::{logs, status_log};
@@ -30,7 +31,7 @@ use crate::{converters, demo, sinks, transforms};
 /// How often it is looked whether any connector could still run.
 const FAILURE_TICK: Duration = Duration::from_millis(100);
 
-/// What the last spans get when the drain has taken all of its time.
+/// What the last spans and metrics get when the drain has taken all of its time.
 const LEAST_FLUSH: Duration = Duration::from_millis(200);
 
 /// Of each topic that a connector names, on the embedded broker.
@@ -192,16 +193,12 @@ pub(crate) async fn run_until<T>(
     let view = LiveView::new();
     let threads = Threads::start(num_threads().saturating_sub(1));
     let worker = configuration.worker.admin.client_id.clone();
-    let traces = {
-        let _in_runtime = runtime.enter();
-        Traces::start(configuration.worker.traces.as_ref())
-    };
-    let traces = match traces {
-        Ok(traces) => traces,
+    let (traces, push) = match start_exports(&configuration.worker, runtime) {
+        Ok(exports) => exports,
         Err(error) => {
             tracing::error!(
                 error,
-                "traces cannot be exported; see otel.exporter.otlp.endpoint"
+                "traces or metrics cannot be exported; see otel.exporter.otlp.endpoint"
             );
             return (Exit::BadConfiguration, None);
         }
@@ -232,14 +229,12 @@ pub(crate) async fn run_until<T>(
         runtime.spawn(status_log::run(Arc::clone(&view), interval));
     }
     let worker = Arc::new(configuration.worker);
-    serve(
-        server,
-        Arc::clone(&worker),
+    let told = Told {
+        view: Arc::clone(&view),
         loggers,
-        &manager,
-        &view,
-        runtime,
-    );
+    };
+    let rest = serve(server, Arc::clone(&worker), told, &manager, runtime);
+    push.observe(move || rest.worker_sight());
     let enough = enough(Arc::clone(&view));
     let stop = wait(&manager, &mut terminate, &mut interrupt, enough).await;
     if let Stop::Signal(name) = &stop {
@@ -265,23 +260,36 @@ pub(crate) async fn run_until<T>(
     };
     if exit != Exit::Interrupted {
         let left = drained_by.saturating_duration_since(Instant::now());
-        traces.shut_down(left.max(LEAST_FLUSH)).await;
+        let left = left.max(LEAST_FLUSH);
+        tokio::join!(traces.shut_down(left), push.shut_down(left));
     }
     threads.stop();
     (exit, answer)
+}
+
+/// What goes to a collector of OpenTelemetry's. An error says what to mend.
+fn start_exports(worker: &WorkerConfig, runtime: &Runtime) -> Result<(Traces, Push), String> {
+    let _in_runtime = runtime.enter();
+    let traces = Traces::start(worker.traces.as_ref())?;
+    Ok((traces, Push::start(worker.pushed_metrics.as_ref())?))
+}
+
+/// What is told of a worker, and how much.
+struct Told {
+    view: Arc<LiveView>,
+    loggers: Loggers,
 }
 
 /// REST and metrics, on the I/O threads.
 fn serve(
     server: Server,
     worker: Arc<WorkerConfig>,
-    loggers: Loggers,
+    told: Told,
     manager: &Arc<Manager>,
-    view: &Arc<LiveView>,
     runtime: &Runtime,
-) {
+) -> Rest {
     let rates = Arc::new(Rates::default());
-    runtime.spawn(Arc::clone(&rates).run(Arc::clone(view)));
+    runtime.spawn(Arc::clone(&rates).run(Arc::clone(&told.view)));
     let addresses = server.addresses();
     for address in &addresses {
         tracing::info!(url = %format_args!("http://{address}"), "REST listens");
@@ -289,16 +297,17 @@ fn serve(
     let connectors: Arc<dyn Connectors> = Arc::clone(manager) as Arc<dyn Connectors>;
     let rest = Rest {
         connectors,
-        view: Arc::clone(view),
+        view: told.view,
         rates,
         plugins: crate::plugins::all().into(),
         worker,
         checks: plugins(),
-        loggers,
+        loggers: told.loggers,
         worker_id: worker_id(addresses.first()).into(),
         traces: manager.trace_figures(),
     };
     server.serve(&rest, runtime.handle());
+    rest
 }
 
 /// `host:port`, as Connect names its workers; by the machine's name if it

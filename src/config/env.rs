@@ -9,12 +9,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use super::definition::Faults;
+use super::definition::{Faults, Key, Kind};
 use super::files;
 use super::layers::Layer;
 use super::notes::Notes;
 use super::secrets::{is_address, is_secret};
-use super::traces;
+use super::worker;
 
 const OURS: &str = "SLUICE_";
 const CONNECT: &str = "CONNECT_";
@@ -132,7 +132,16 @@ impl FromEnvironment {
 /// Others of OpenTelemetry's are for signals that this worker has not.
 fn is_opentelemetrys(name: &str) -> bool {
     let key = decode(name.strip_suffix("_FILE").unwrap_or(name));
-    name.starts_with(OPENTELEMETRY) && traces::KEYS.iter().any(|it| it.name == key)
+    name.starts_with(OPENTELEMETRY) && opentelemetrys(&key).is_some()
+}
+
+fn opentelemetrys(key: &str) -> Option<&'static Key> {
+    let mut keys = worker::OPENTELEMETRY.into_iter().flatten();
+    keys.find(|it| it.name == key)
+}
+
+fn is_secret_of_opentelemetrys(key: &str) -> bool {
+    opentelemetrys(key).is_some_and(|it| it.kind == Kind::Secret)
 }
 
 fn origin(variable: &str) -> String {
@@ -144,7 +153,7 @@ fn put(layer: &mut Layer, faults: &mut Faults, variable: &str, encoded: &str, va
     let secret = encoded
         .strip_suffix("_FILE")
         .map(decode)
-        .filter(|key| is_secret(key) || is_address(key) || traces::is_secret(key));
+        .filter(|key| is_secret(key) || is_address(key) || is_secret_of_opentelemetrys(key));
     let Some(key) = secret else {
         let key = decode(encoded);
         if layer.contains(&key) {
@@ -290,6 +299,7 @@ mod tests {
             ("SLUICE_OTEL_EXPORTER_OTLP_ENDPOINT", "http://ours:4317"),
             ("OTEL_SERVICE_NAME", ""),
             ("OTEL_METRICS_EXPORTER", "otlp"),
+            ("OTEL_LOGS_EXPORTER", "otlp"),
             ("OTEL_EXPORTER_OTLP_HEADERS_FILE", "/nowhere"),
         ]);
         let unread = "OTEL_EXPORTER_OTLP_HEADERS_FILE: /nowhere cannot be read";
@@ -301,7 +311,7 @@ mod tests {
         assert_eq!(endpoint, Some("http://ours:4317"));
         assert_eq!(
             worker.properties().len(),
-            2,
+            3,
             "empty and unknown ones are not taken"
         );
     }

@@ -6,7 +6,9 @@ use std::io::{self, Write};
 use crate::kafka::client_config;
 
 use super::definition::{Key, Preset};
-use super::{connector, known_keys, overrides, producer_keys, providers, traces, worker};
+use super::{
+    connector, known_keys, metrics, otlp, overrides, producer_keys, providers, traces, worker,
+};
 
 const INTRODUCTION: &str = "\
 # Configuration
@@ -45,11 +47,14 @@ pub const TABLES: &[Table] = &[
         worker::KEYS,
     ),
     table(
-        "Tracing",
-        "In the worker. OpenTelemetry's variables are read by their own names, without `SLUICE_`: \
-         `OTEL_TRACES_SAMPLER` is `otel.traces.sampler`. See docs/tracing.md.",
-        traces::KEYS,
+        "OpenTelemetry",
+        "In the worker, for traces and metrics alike. OpenTelemetry's variables are read by their \
+         own names, without `SLUICE_`: `OTEL_EXPORTER_OTLP_ENDPOINT` is \
+         `otel.exporter.otlp.endpoint`.",
+        otlp::KEYS,
     ),
+    table("Tracing", "See docs/tracing.md.", traces::KEYS),
+    table("Metrics by OTLP", "See docs/operations.md.", metrics::KEYS),
     table(
         "Kafka clients",
         "In the worker as they stand, also below `consumer.`, `producer.` and `admin.`; in \

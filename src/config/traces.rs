@@ -2,29 +2,20 @@
 //! defines, as keys of the worker (`OTEL_TRACES_SAMPLER` is
 //! `otel.traces.sampler`), and two of ours.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use percent_encoding::percent_decode_str;
 use sluice_actors::sampling::Sampling;
 
-use super::definition::{Key, Kind, Preset, Reader, Secret, key, list_items};
+use super::definition::{Faults, Key, Kind, Preset, Properties, Reader, key};
+use super::otlp::{OtlpConfig, PROTOCOLS, Signal};
 
-const DISABLED: &str = "otel.sdk.disabled";
 const EXPORTER: &str = "otel.traces.exporter";
 const SAMPLER: &str = "otel.traces.sampler";
 const SAMPLER_ARG: &str = "otel.traces.sampler.arg";
-const SERVICE_NAME: &str = "otel.service.name";
-const RESOURCE: &str = "otel.resource.attributes";
-const ENDPOINT: &str = "otel.exporter.otlp.endpoint";
 const TRACES_ENDPOINT: &str = "otel.exporter.otlp.traces.endpoint";
-const PROTOCOL: &str = "otel.exporter.otlp.protocol";
 const TRACES_PROTOCOL: &str = "otel.exporter.otlp.traces.protocol";
-const HEADERS: &str = "otel.exporter.otlp.headers";
 const TRACES_HEADERS: &str = "otel.exporter.otlp.traces.headers";
-const TIMEOUT: &str = "otel.exporter.otlp.timeout";
 const TRACES_TIMEOUT: &str = "otel.exporter.otlp.traces.timeout";
-const CERTIFICATE: &str = "otel.exporter.otlp.certificate";
 const TRACES_CERTIFICATE: &str = "otel.exporter.otlp.traces.certificate";
 const DELAY: &str = "otel.bsp.schedule.delay";
 const QUEUE: &str = "otel.bsp.max.queue.size";
@@ -33,7 +24,6 @@ const EXPORT_TIMEOUT: &str = "otel.bsp.export.timeout";
 const SLOW: &str = "trace.slow.record.ms";
 const RATE: &str = "trace.max.records.per.second";
 
-const PROTOCOLS: Kind = Kind::Choice(&["grpc", "http/protobuf"]);
 const SPANS: Kind = Kind::Int {
     min: 1,
     max: 1 << 20,
@@ -42,76 +32,40 @@ const SPANS: Kind = Kind::Int {
 /// In the environment without `SLUICE_` before it, where it begins with `otel`.
 pub const KEYS: &[Key] = &[
     key(
-        DISABLED,
-        Kind::Boolean,
-        Preset::Value("false"),
-        "Turns tracing off, whatever else is set.",
-    ),
-    key(
         EXPORTER,
         Kind::Choice(&["otlp", "none"]),
         Preset::Unset,
         "Where spans go. Unset: to otlp if an endpoint is set, else tracing is off.",
     ),
     key(
-        ENDPOINT,
-        Kind::Text,
-        Preset::Unset,
-        "The collector, http:// or https://; turns tracing on. http://localhost:4317 if only otel.traces.exporter is set (4318 with http/protobuf).",
-    ),
-    key(
         TRACES_ENDPOINT,
         Kind::Text,
         Preset::Unset,
-        "The same for traces alone; with http/protobuf the whole address, with its path.",
-    ),
-    key(
-        PROTOCOL,
-        PROTOCOLS,
-        Preset::Value("grpc"),
-        "How the collector is spoken to.",
+        "otel.exporter.otlp.endpoint for traces alone; with http/protobuf the whole address, with its path.",
     ),
     key(
         TRACES_PROTOCOL,
         PROTOCOLS,
         Preset::Unset,
-        "The same for traces alone.",
-    ),
-    key(
-        HEADERS,
-        Kind::Secret,
-        Preset::Unset,
-        "Sent with each export: name=value, parted by commas, percent-encoded.",
+        "otel.exporter.otlp.protocol for traces alone.",
     ),
     key(
         TRACES_HEADERS,
         Kind::Secret,
         Preset::Unset,
-        "The same for traces alone.",
-    ),
-    key(
-        TIMEOUT,
-        Kind::DurationMs,
-        Preset::Value("10000"),
-        "How long an export may take.",
+        "otel.exporter.otlp.headers for traces alone.",
     ),
     key(
         TRACES_TIMEOUT,
         Kind::DurationMs,
         Preset::Unset,
-        "The same for traces alone.",
-    ),
-    key(
-        CERTIFICATE,
-        Kind::Text,
-        Preset::Unset,
-        "A PEM file with the authorities that the collector's certificate is checked by, instead of the built-in ones.",
+        "otel.exporter.otlp.timeout for traces alone.",
     ),
     key(
         TRACES_CERTIFICATE,
         Kind::Text,
         Preset::Unset,
-        "The same for traces alone.",
+        "otel.exporter.otlp.certificate for traces alone.",
     ),
     key(
         SAMPLER,
@@ -148,18 +102,6 @@ pub const KEYS: &[Key] = &[
         "The most records that are traced in a second, those that are sampled and those that fail, come again or are slow each for themselves: a bound for what tracing costs.",
     ),
     key(
-        SERVICE_NAME,
-        Kind::Text,
-        Preset::Value("sluice"),
-        "The service that traces name.",
-    ),
-    key(
-        RESOURCE,
-        Kind::Text,
-        Preset::Unset,
-        "Attributes of all spans: name=value, parted by commas, percent-encoded.",
-    ),
-    key(
         DELAY,
         Kind::DurationMs,
         Preset::Value("5000"),
@@ -185,18 +127,16 @@ pub const KEYS: &[Key] = &[
     ),
 ];
 
-/// Whether a key is one of these and its value is never shown.
-pub(super) fn is_secret(key: &str) -> bool {
-    KEYS.iter()
-        .any(|it| it.name == key && it.kind == Kind::Secret)
-}
-
-/// How the collector is spoken to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    Grpc,
-    HttpProtobuf,
-}
+const SIGNAL: Signal = Signal {
+    keys: KEYS,
+    exporter: EXPORTER,
+    endpoint: TRACES_ENDPOINT,
+    protocol: TRACES_PROTOCOL,
+    headers: TRACES_HEADERS,
+    timeout: TRACES_TIMEOUT,
+    certificate: TRACES_CERTIFICATE,
+    path: "/v1/traces",
+};
 
 /// How spans are batched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,92 +152,31 @@ pub struct TraceConfig {
     pub sampling: Sampling,
     /// `trace.max.records.per.second`.
     pub max_per_second: u32,
-    pub protocol: Protocol,
-    pub endpoint: String,
-    /// Names and values.
-    pub headers: Vec<(String, Secret)>,
-    pub timeout: Duration,
-    pub certificate: Option<PathBuf>,
-    pub service_name: String,
-    pub attributes: Vec<(String, String)>,
+    pub otlp: OtlpConfig,
     pub batch: BatchSettings,
 }
 
 impl TraceConfig {
     /// `None`: nothing is traced. What is set wrong is a fault all the same.
-    pub(super) fn read(reader: &mut Reader<'_>) -> Option<Self> {
-        let exporter = reader.optional_choice(EXPORTER);
-        let protocol = match reader.optional_choice(TRACES_PROTOCOL) {
-            Some(protocol) => protocol,
-            None => reader.choice(PROTOCOL),
-        };
-        let protocol = match protocol {
-            "http/protobuf" => Protocol::HttpProtobuf,
-            _ => Protocol::Grpc,
-        };
-        let endpoint = read_endpoint(reader, protocol);
-        let is_on = match exporter {
-            Some(exporter) => exporter == "otlp",
-            None => endpoint.is_some(),
-        };
-        let default = match protocol {
-            Protocol::Grpc => "http://localhost:4317",
-            Protocol::HttpProtobuf => "http://localhost:4318/v1/traces",
-        };
+    pub(super) fn read(properties: &Properties, faults: &mut Faults) -> Option<Self> {
+        let otlp = OtlpConfig::read(properties, &SIGNAL, faults);
+        let mut reader = Reader::new(properties, "", KEYS, faults);
         let slow = reader.duration(SLOW);
-        let certificate = either(reader, TRACES_CERTIFICATE, CERTIFICATE);
-        let certificate = certificate.map(PathBuf::from);
-        if let Some(path) = certificate.as_ref().filter(|path| !path.is_file()) {
-            let message = format!("{} is not a file", path.display());
-            reader.fault(CERTIFICATE, message);
-        }
-        let config = Self {
-            sampling: read_sampling(reader).with_slow((!slow.is_zero()).then_some(slow)),
-            max_per_second: reader.int(RATE) as u32,
-            protocol,
-            endpoint: endpoint.unwrap_or_else(|| default.to_owned()),
-            headers: read_headers(reader),
-            timeout: read_timeout(reader),
-            certificate,
-            service_name: reader.text(SERVICE_NAME),
-            attributes: read_attributes(reader),
-            batch: read_batch(reader),
-        };
-        let is_disabled = reader.boolean(DISABLED);
-        let is_on = is_on && !is_disabled;
-        if is_on && !cfg!(feature = "otel") {
-            reader.fault(ENDPOINT, "this program was built without tracing; build it with the feature otel, or unset it");
-        }
-        is_on.then_some(config)
-    }
-}
-
-/// A text of traces alone, or of all signals.
-fn either(reader: &mut Reader<'_>, own: &'static str, general: &'static str) -> Option<String> {
-    let own = reader.optional_text(own).filter(|it| !it.is_empty());
-    own.or_else(|| reader.optional_text(general).filter(|it| !it.is_empty()))
-}
-
-fn read_endpoint(reader: &mut Reader<'_>, protocol: Protocol) -> Option<String> {
-    let own = reader
-        .optional_text(TRACES_ENDPOINT)
-        .filter(|it| !it.is_empty());
-    let general = reader.optional_text(ENDPOINT).filter(|it| !it.is_empty());
-    for (name, given) in [(TRACES_ENDPOINT, &own), (ENDPOINT, &general)] {
-        let is_address = |it: &String| {
-            reqwest::Url::parse(it).is_ok_and(|it| it.scheme().starts_with("http") && it.has_host())
-        };
-        if given.as_ref().is_some_and(|it| !is_address(it)) {
-            reader.fault(name, "is no address; write it like http://collector:4317");
-        }
-    }
-    own.or_else(|| {
-        let general = general?;
-        Some(match protocol {
-            Protocol::Grpc => general,
-            Protocol::HttpProtobuf => format!("{}/v1/traces", general.trim_end_matches('/')),
+        let sampling = read_sampling(&mut reader).with_slow((!slow.is_zero()).then_some(slow));
+        let max_per_second = reader.int(RATE) as u32;
+        let batch = read_batch(&mut reader);
+        let longest = reader.duration(EXPORT_TIMEOUT);
+        let otlp = otlp?;
+        Some(Self {
+            sampling,
+            max_per_second,
+            otlp: OtlpConfig {
+                timeout: otlp.timeout.min(longest),
+                ..otlp
+            },
+            batch,
         })
-    })
+    }
 }
 
 fn read_sampling(reader: &mut Reader<'_>) -> Sampling {
@@ -319,49 +198,6 @@ fn read_sampling(reader: &mut Reader<'_>) -> Sampling {
     }
 }
 
-/// Names and values, parted by commas; `None` where one is not of that form.
-fn pairs(text: &str) -> impl Iterator<Item = Option<(String, String)>> {
-    list_items(text).map(|item| {
-        let (name, value) = item.split_once('=')?;
-        let value = percent_decode_str(value.trim()).decode_utf8().ok()?;
-        let name = name.trim();
-        (!name.is_empty()).then(|| (name.to_owned(), value.into_owned()))
-    })
-}
-
-fn read_headers(reader: &mut Reader<'_>) -> Vec<(String, Secret)> {
-    let own = reader.secret(TRACES_HEADERS);
-    let (name, headers) = match own {
-        Some(headers) => (TRACES_HEADERS, headers),
-        None => (HEADERS, reader.secret(HEADERS).unwrap_or_default()),
-    };
-    let mut read = Vec::new();
-    for pair in pairs(headers.reveal()) {
-        match pair {
-            Some((header, value)) => read.push((header, Secret::new(value))),
-            None => reader.fault(name, "is not name=value, parted by commas"),
-        }
-    }
-    read
-}
-
-fn read_attributes(reader: &mut Reader<'_>) -> Vec<(String, String)> {
-    let text = reader.text(RESOURCE);
-    let read: Option<Vec<_>> = pairs(&text).collect();
-    read.unwrap_or_else(|| {
-        reader.fault(RESOURCE, "is not name=value, parted by commas");
-        Vec::new()
-    })
-}
-
-fn read_timeout(reader: &mut Reader<'_>) -> Duration {
-    let of_exporter = match reader.optional_duration(TRACES_TIMEOUT) {
-        Some(timeout) => timeout,
-        None => reader.duration(TIMEOUT),
-    };
-    of_exporter.min(reader.duration(EXPORT_TIMEOUT))
-}
-
 fn read_batch(reader: &mut Reader<'_>) -> BatchSettings {
     let batch = BatchSettings {
         delay: reader.duration(DELAY),
@@ -378,13 +214,22 @@ fn read_batch(reader: &mut Reader<'_>) -> BatchSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::definition::{Faults, Properties};
+    use crate::config::definition::Secret;
+    use crate::config::otlp::Protocol;
+
+    const DISABLED: &str = "otel.sdk.disabled";
+    const RESOURCE: &str = "otel.resource.attributes";
+    const ENDPOINT: &str = "otel.exporter.otlp.endpoint";
+    const PROTOCOL: &str = "otel.exporter.otlp.protocol";
+    const HEADERS: &str = "otel.exporter.otlp.headers";
+    const TIMEOUT: &str = "otel.exporter.otlp.timeout";
+    const CERTIFICATE: &str = "otel.exporter.otlp.certificate";
 
     fn read(settings: &[(&str, &str)]) -> (Option<TraceConfig>, String) {
         let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
         let properties: Properties = settings.iter().map(owned).collect();
         let mut faults = Faults::default();
-        let config = TraceConfig::read(&mut Reader::new(&properties, "", KEYS, &mut faults));
+        let config = TraceConfig::read(&properties, &mut faults);
         (config, faults.to_string())
     }
 
@@ -400,12 +245,12 @@ mod tests {
     fn tracing_is_on_when_a_collector_is_named() {
         assert_eq!(sound(&[]), None);
         let config = sound(&[COLLECTOR]).unwrap();
-        assert_eq!(config.endpoint, "http://collector:4317");
-        assert_eq!(config.service_name, "sluice");
-        assert_eq!(config.protocol, Protocol::Grpc);
+        assert_eq!(config.otlp.endpoint, "http://collector:4317");
+        assert_eq!(config.otlp.service_name, "sluice");
+        assert_eq!(config.otlp.protocol, Protocol::Grpc);
         assert_eq!(config.sampling.slow, Some(Duration::from_secs(1)));
         let here = sound(&[(EXPORTER, "otlp")]).unwrap();
-        assert_eq!(here.endpoint, "http://localhost:4317");
+        assert_eq!(here.otlp.endpoint, "http://localhost:4317");
         assert_eq!(sound(&[COLLECTOR, (EXPORTER, "none")]), None);
         assert_eq!(sound(&[COLLECTOR, (DISABLED, "true")]), None);
     }
@@ -424,16 +269,16 @@ mod tests {
             (TRACES_HEADERS, "api-key=hush%2Chush, b=2"),
         ]);
         let config = config.unwrap();
-        assert_eq!(config.endpoint, "http://traces:4318/in");
-        assert_eq!(config.protocol, Protocol::HttpProtobuf);
-        assert_eq!(config.timeout, Duration::from_millis(2));
+        assert_eq!(config.otlp.endpoint, "http://traces:4318/in");
+        assert_eq!(config.otlp.protocol, Protocol::HttpProtobuf);
+        assert_eq!(config.otlp.timeout, Duration::from_millis(2));
         assert_eq!(
-            config.headers[0],
+            config.otlp.headers[0],
             ("api-key".into(), Secret::new("hush,hush"))
         );
-        assert_eq!(config.headers.len(), 2);
+        assert_eq!(config.otlp.headers.len(), 2);
         let base = sound(&[(ENDPOINT, "http://c:4318/"), (PROTOCOL, "http/protobuf")]);
-        assert_eq!(base.unwrap().endpoint, "http://c:4318/v1/traces");
+        assert_eq!(base.unwrap().otlp.endpoint, "http://c:4318/v1/traces");
     }
 
     #[test]

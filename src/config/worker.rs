@@ -11,13 +11,14 @@ use super::definition::{Faults, Key, Kind, Preset, Reader};
 use super::known_keys::{self, KnownKeys};
 use super::layers::{Layer, Settings};
 use super::listeners::Listener;
+use super::metrics::MetricsConfig;
 use super::notes::Notes;
 use super::overrides::{self, ADMIN, CONSUMER, CONSUMER_KEYS, OverridePolicy, Rules};
 use super::plugins::Plugins;
 use super::producer::{self, PRODUCER, PRODUCER_KEYS, ProducerConfig};
 use super::providers::Providers;
 use super::traces::TraceConfig;
-use super::{connector, providers, secrets, traces};
+use super::{connector, metrics, otlp, providers, secrets, traces};
 use crate::converters::part::Part;
 
 const POLICY: &str = "connector.client.config.override.policy";
@@ -127,6 +128,9 @@ pub const KEYS: &[Key] = &[
         doc: "Names of config providers; values of the worker and of connectors then refer to what these know by `${NAME:path:key}`.",
     },
 ];
+
+/// Keys that OpenTelemetry has variables of.
+pub(super) const OPENTELEMETRY: [&[Key]; 3] = [otlp::KEYS, traces::KEYS, metrics::KEYS];
 
 /// A configuration after reading: what it says, what is wrong with it, what
 /// is worth a word. It may be used only when nothing is wrong.
@@ -241,6 +245,8 @@ pub struct WorkerConfig {
     pub providers: Providers,
     /// `None`: nothing is traced.
     pub traces: Option<TraceConfig>,
+    /// `None`: metrics are not pushed.
+    pub pushed_metrics: Option<MetricsConfig>,
     settings: Settings,
 }
 
@@ -250,7 +256,9 @@ impl WorkerConfig {
     pub fn defaults() -> Layer {
         let mut layer = Layer::defaults(KEYS);
         layer.or(Layer::defaults(client_config::KEYS));
-        layer.or(Layer::defaults(traces::KEYS));
+        for keys in OPENTELEMETRY {
+            layer.or(Layer::defaults(keys));
+        }
         layer
     }
 
@@ -267,8 +275,8 @@ impl WorkerConfig {
         judge_clients(&settings, &known, &mut faults, &mut notes);
         check_converters(&settings, plugins, &mut faults);
         let admin = read_clients(&settings, &mut faults);
-        let mut reader = Reader::new(settings.properties(), "", traces::KEYS, &mut faults);
-        let traces = TraceConfig::read(&mut reader);
+        let traces = TraceConfig::read(settings.properties(), &mut faults);
+        let pushed_metrics = MetricsConfig::read(settings.properties(), &mut faults);
         let mut reader = Reader::new(settings.properties(), "", KEYS, &mut faults);
         let config = Self {
             admin,
@@ -280,6 +288,7 @@ impl WorkerConfig {
             log: LogConfig::read(&mut reader),
             providers: Providers::default(),
             traces,
+            pushed_metrics,
             settings: settings.clone(),
         };
         let _ = reader.optional_int(MAX_POLL_RECORDS);
@@ -329,7 +338,9 @@ fn known_keys(settings: &Settings, plugins: &Plugins) -> KnownKeys {
     let known = KnownKeys::new(known_keys::WORKER)
         .with("", KEYS)
         .with("", client_config::KEYS)
+        .with("", otlp::KEYS)
         .with("", traces::KEYS)
+        .with("", metrics::KEYS)
         .with(CONSUMER, client_config::KEYS)
         .with(CONSUMER, CONSUMER_KEYS)
         .with(PRODUCER, client_config::KEYS)

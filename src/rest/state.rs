@@ -110,7 +110,8 @@ impl Rest {
     }
 
     /// A look at the whole worker.
-    pub(super) fn worker_sight(&self) -> WorkerSight {
+    #[must_use]
+    pub fn worker_sight(&self) -> WorkerSight {
         WorkerSight {
             connectors: self.sights(),
             connector_starts: self.view.connector_starts().figures(),

@@ -8,8 +8,11 @@ pub mod loggers;
 pub mod logs;
 pub mod make;
 pub mod metrics;
+#[cfg(feature = "otel")]
+mod otlp;
 mod panics;
 pub mod process;
+pub mod push;
 pub mod rates;
 pub mod reference;
 pub mod sight;

@@ -39,6 +39,7 @@ mod parking_rights;
 mod parking_trim;
 mod poison;
 mod prometheus;
+mod pushed_metrics;
 mod reauthentication;
 mod records;
 mod refusals;

@@ -2,8 +2,6 @@
 
 #[cfg(feature = "otel")]
 mod attributes;
-#[cfg(feature = "otel")]
-mod exporter;
 mod figures;
 #[cfg(feature = "otel")]
 mod limit;

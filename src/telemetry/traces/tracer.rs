@@ -4,8 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use opentelemetry::{InstrumentationScope, KeyValue};
-use opentelemetry_sdk::Resource;
+use opentelemetry::InstrumentationScope;
 use parking_lot::Mutex;
 use sluice_actors::life::{Choice, FinishedLife, FinishedPut};
 use sluice_actors::ports::tracer::Tracer;
@@ -17,8 +16,9 @@ use super::limit::Limit;
 use super::outlet::Outlet;
 use super::spans::{Clock, Spans};
 use super::worker::Tracing;
-use super::{TraceFigures, TracedConnector, exporter};
+use super::{TraceFigures, TracedConnector};
 use crate::config::traces::TraceConfig;
+use crate::telemetry::otlp;
 
 /// Those that are sampled must not crowd out those that fail.
 #[derive(Debug)]
@@ -43,9 +43,14 @@ pub(super) struct OtlpTracing {
 impl OtlpTracing {
     /// Needs a runtime.
     pub(super) fn start(config: &TraceConfig, figures: &Arc<TraceFigures>) -> Result<Self, String> {
-        let exporter = exporter::build(config)?;
+        let exporter = otlp::spans(&config.otlp)?;
         tracing::info!(sampling = ?config.sampling, "records are traced");
-        let outlet = Outlet::start(exporter, &resource(config), config.batch, figures);
+        let outlet = Outlet::start(
+            exporter,
+            &otlp::resource(&config.otlp),
+            config.batch,
+            figures,
+        );
         let limit = || Limit::new(config.max_per_second);
         Ok(Self {
             shared: Arc::new(Shared {
@@ -59,16 +64,6 @@ impl OtlpTracing {
             }),
         })
     }
-}
-
-fn resource(config: &TraceConfig) -> Resource {
-    let attributes = config.attributes.iter();
-    let attributes = attributes.map(|(name, value)| KeyValue::new(name.clone(), value.clone()));
-    Resource::builder()
-        .with_attribute(KeyValue::new("service.name", config.service_name.clone()))
-        .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
-        .with_attributes(attributes)
-        .build()
 }
 
 impl Tracing for OtlpTracing {

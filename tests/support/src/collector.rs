@@ -1,10 +1,16 @@
-//! A collector of traces: OTLP over gRPC, by the official protobufs.
+//! A collector of traces and metrics: OTLP over gRPC, by the official protobufs.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Result;
+use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_server::{
+    MetricsService, MetricsServiceServer,
+};
+use opentelemetry_proto::tonic::collector::metrics::v1::{
+    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+};
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
     TraceService, TraceServiceServer,
 };
@@ -13,6 +19,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
 };
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use opentelemetry_proto::tonic::metrics::v1::{self as measured, metric, number_data_point};
 use opentelemetry_proto::tonic::trace::v1 as otlp;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -53,6 +60,65 @@ impl Span {
     }
 }
 
+/// The newest value of one series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    pub service: String,
+    pub name: String,
+    pub attributes: BTreeMap<String, String>,
+    pub value: f64,
+    /// It only grows, and tells all that was counted.
+    pub is_total: bool,
+}
+
+/// The newest push, and how many there were.
+#[derive(Clone, Default)]
+struct Metrics(Arc<Mutex<(usize, Vec<Series>)>>);
+
+#[tonic::async_trait]
+impl MetricsService for Metrics {
+    async fn export(
+        &self,
+        request: Request<ExportMetricsServiceRequest>,
+    ) -> Result<Response<ExportMetricsServiceResponse>, Status> {
+        let mut series = Vec::new();
+        for resource in request.into_inner().resource_metrics {
+            let of = resource.resource.unwrap_or_default();
+            let service = attributes(&of.attributes).remove("service.name");
+            let service = service.unwrap_or_default();
+            let scopes = resource.scope_metrics.iter().flat_map(|it| &it.metrics);
+            series.extend(scopes.flat_map(|it| series_of(it, &service)));
+        }
+        let mut newest = self.0.lock();
+        *newest = (newest.0 + 1, series);
+        Ok(Response::new(ExportMetricsServiceResponse::default()))
+    }
+}
+
+fn series_of(metric: &measured::Metric, service: &str) -> Vec<Series> {
+    let cumulative = measured::AggregationTemporality::Cumulative as i32;
+    let (points, is_total) = match &metric.data {
+        Some(metric::Data::Gauge(gauge)) => (&gauge.data_points[..], false),
+        Some(metric::Data::Sum(sum)) => (
+            &sum.data_points[..],
+            sum.is_monotonic && sum.aggregation_temporality == cumulative,
+        ),
+        _ => (&[][..], false),
+    };
+    let points = points.iter().map(|point| Series {
+        service: service.to_owned(),
+        name: metric.name.clone(),
+        attributes: attributes(&point.attributes),
+        value: match point.value {
+            Some(number_data_point::Value::AsDouble(value)) => value,
+            Some(number_data_point::Value::AsInt(value)) => value as f64,
+            None => f64::NAN,
+        },
+        is_total,
+    });
+    points.collect()
+}
+
 #[derive(Clone, Default)]
 struct Spans(Arc<Mutex<Vec<Span>>>);
 
@@ -78,6 +144,7 @@ impl TraceService for Spans {
 pub struct Collector {
     address: SocketAddr,
     spans: Spans,
+    metrics: Metrics,
     serving: JoinHandle<()>,
 }
 
@@ -87,8 +154,10 @@ impl Collector {
     pub async fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let (address, spans) = (listener.local_addr()?, Spans::default());
-        let service = TraceServiceServer::new(spans.clone());
-        let serving = Server::builder().add_service(service);
+        let metrics = Metrics::default();
+        let serving = Server::builder()
+            .add_service(TraceServiceServer::new(spans.clone()))
+            .add_service(MetricsServiceServer::new(metrics.clone()));
         let serving = serving.serve_with_incoming(TcpListenerStream::new(listener));
         let serving = tokio::spawn(async move {
             // It ends with the test, which sees what is missing.
@@ -97,6 +166,7 @@ impl Collector {
         Ok(Self {
             address,
             spans,
+            metrics,
             serving,
         })
     }
@@ -113,6 +183,20 @@ impl Collector {
         let mut spans = self.spans.0.lock().clone();
         spans.sort_by_key(|span| (span.began, span.ended));
         spans
+    }
+}
+
+impl Collector {
+    /// The metrics of the newest push.
+    #[must_use]
+    pub fn metrics(&self) -> Vec<Series> {
+        self.metrics.0.lock().1.clone()
+    }
+
+    /// How often metrics were pushed.
+    #[must_use]
+    pub fn pushes(&self) -> usize {
+        self.metrics.0.lock().0
     }
 }
 

@@ -2,17 +2,17 @@
 
 use opentelemetry::InstrumentationScope;
 use opentelemetry_sdk::error::OTelSdkError;
-use sluice_actors::sampling::Sampling;
 use sluice_actors::trace_context::TraceContext;
 use sluice_test_support::receiver::{Receiver, Reply};
 use std::sync::mpsc;
 
 use super::*;
 use crate::config::definition::Secret;
-use crate::config::traces::{Protocol, TraceConfig};
+use crate::config::otlp::{OtlpConfig, Protocol};
+use crate::telemetry::otlp;
+use crate::telemetry::traces::TracedConnector;
 use crate::telemetry::traces::attributes::Common;
 use crate::telemetry::traces::spans::{Clock, Spans};
-use crate::telemetry::traces::{TracedConnector, exporter};
 
 /// Exports when it is told to, and as it is told.
 #[derive(Debug)]
@@ -125,9 +125,7 @@ async fn by_http_spans_are_posted_from_a_thread_without_a_runtime() {
         queue: 20,
         batch: 20,
     };
-    let config = TraceConfig {
-        sampling: Sampling::ratio(1.0),
-        max_per_second: 1,
+    let config = OtlpConfig {
         protocol: Protocol::HttpProtobuf,
         endpoint: receiver.url("/v1/traces"),
         headers: vec![("api-key".into(), Secret::new("hush"))],
@@ -135,11 +133,10 @@ async fn by_http_spans_are_posted_from_a_thread_without_a_runtime() {
         certificate: None,
         service_name: "sluice".into(),
         attributes: Vec::new(),
-        batch,
     };
     let figures = Arc::new(TraceFigures::default());
     let resource = Resource::builder_empty().build();
-    let exporter = exporter::build(&config).unwrap();
+    let exporter = otlp::spans(&config).unwrap();
     let outlet = Outlet::start(exporter, &resource, batch, &figures);
     let at_the_end = move || {
         outlet.send(spans(3));

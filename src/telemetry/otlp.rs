@@ -1,44 +1,78 @@
-//! How spans get to the collector: gRPC, or HTTP with protobufs.
+//! Exporters of OpenTelemetry's signals: gRPC, or HTTP with protobufs. They
+//! speak to the collector in the runtime that they are built in.
 
 use std::collections::HashMap;
 use std::fs;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Request, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use opentelemetry::KeyValue;
 use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_otlp::tonic_types::metadata::MetadataMap;
 use opentelemetry_otlp::tonic_types::transport::{Certificate, ClientTlsConfig};
 use opentelemetry_otlp::{
-    SpanExporter, WithExportConfig, WithHttpConfig as _, WithTonicConfig as _,
+    MetricExporter, SpanExporter, WithExportConfig, WithHttpConfig, WithTonicConfig,
 };
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::metrics::Temporality;
 use reqwest::Client;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use tokio::runtime::Handle;
 
-use crate::config::traces::{Protocol, TraceConfig};
+use crate::config::otlp::{OtlpConfig, Protocol};
 use crate::http_client::{public_roots, tls, told};
 
 /// Needs a runtime.
-pub(super) fn build(config: &TraceConfig) -> Result<SpanExporter, String> {
-    let authorities = match &config.certificate {
-        Some(path) => {
-            let read = fs::read(path);
-            let read = read.map_err(|error| format!("{} cannot be read: {error}", path.display()));
-            Some(read?)
-        }
-        None => None,
+pub(super) fn spans(config: &OtlpConfig) -> Result<SpanExporter, String> {
+    let builder = SpanExporter::builder();
+    let built = match config.protocol {
+        Protocol::Grpc => grpc(builder.with_tonic(), config)?.build(),
+        Protocol::HttpProtobuf => over_http(builder.with_http(), config)?.build(),
     };
-    match config.protocol {
-        Protocol::Grpc => grpc(config, authorities),
-        Protocol::HttpProtobuf => http(config, authorities),
-    }
+    built.map_err(|error| error.to_string())
 }
 
-fn grpc(config: &TraceConfig, authorities: Option<Vec<u8>>) -> Result<SpanExporter, String> {
-    let mut headers = http::HeaderMap::new();
+/// Needs a runtime.
+pub(super) fn metrics(
+    config: &OtlpConfig,
+    temporality: Temporality,
+) -> Result<MetricExporter, String> {
+    let builder = MetricExporter::builder().with_temporality(temporality);
+    let built = match config.protocol {
+        Protocol::Grpc => grpc(builder.with_tonic(), config)?.build(),
+        Protocol::HttpProtobuf => over_http(builder.with_http(), config)?.build(),
+    };
+    built.map_err(|error| error.to_string())
+}
+
+/// Who it is that tells.
+pub(super) fn resource(config: &OtlpConfig) -> Resource {
+    let attributes = config.attributes.iter();
+    let attributes = attributes.map(|(name, value)| KeyValue::new(name.clone(), value.clone()));
+    Resource::builder()
+        .with_attribute(KeyValue::new("service.name", config.service_name.clone()))
+        .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+        .with_attributes(attributes)
+        .build()
+}
+
+fn authorities(config: &OtlpConfig) -> Result<Option<Vec<u8>>, String> {
+    let Some(path) = &config.certificate else {
+        return Ok(None);
+    };
+    let read = fs::read(path);
+    let read = read.map_err(|error| format!("{} cannot be read: {error}", path.display()));
+    read.map(Some)
+}
+
+fn grpc<B: WithExportConfig + WithTonicConfig>(
+    builder: B,
+    config: &OtlpConfig,
+) -> Result<B, String> {
+    let mut headers = HeaderMap::new();
     for (name, value) in &config.headers {
         let name = HeaderName::try_from(name).map_err(|_| format!("{name:?} names no header"))?;
         let mut value = HeaderValue::try_from(value.reveal())
@@ -46,23 +80,25 @@ fn grpc(config: &TraceConfig, authorities: Option<Vec<u8>>) -> Result<SpanExport
         value.set_sensitive(true);
         headers.insert(name, value);
     }
-    let mut builder = SpanExporter::builder()
-        .with_tonic()
+    let builder = builder
         .with_endpoint(config.endpoint.as_str())
         .with_timeout(config.timeout)
         .with_metadata(MetadataMap::from_headers(headers));
-    if config.endpoint.starts_with("https:") {
-        let tls = ClientTlsConfig::new();
-        builder = builder.with_tls_config(match authorities {
-            Some(pem) => tls.ca_certificate(Certificate::from_pem(pem)),
-            None => tls.with_enabled_roots(),
-        });
+    if !config.endpoint.starts_with("https:") {
+        return Ok(builder);
     }
-    builder.build().map_err(|error| error.to_string())
+    let tls = ClientTlsConfig::new();
+    Ok(builder.with_tls_config(match authorities(config)? {
+        Some(pem) => tls.ca_certificate(Certificate::from_pem(pem)),
+        None => tls.with_enabled_roots(),
+    }))
 }
 
-fn http(config: &TraceConfig, authorities: Option<Vec<u8>>) -> Result<SpanExporter, String> {
-    let roots = match authorities {
+fn over_http<B: WithExportConfig + WithHttpConfig>(
+    builder: B,
+    config: &OtlpConfig,
+) -> Result<B, String> {
+    let roots = match authorities(config)? {
         Some(pem) => roots(&pem)?,
         None => public_roots(),
     };
@@ -76,8 +112,7 @@ fn http(config: &TraceConfig, authorities: Option<Vec<u8>>) -> Result<SpanExport
     let headers: HashMap<String, String> = headers
         .map(|(name, value)| (name.clone(), value.reveal().to_owned()))
         .collect();
-    SpanExporter::builder()
-        .with_http()
+    Ok(builder
         .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
         .with_endpoint(config.endpoint.as_str())
         .with_timeout(config.timeout)
@@ -85,9 +120,7 @@ fn http(config: &TraceConfig, authorities: Option<Vec<u8>>) -> Result<SpanExport
         .with_http_client(Sender {
             client,
             runtime: Handle::current(),
-        })
-        .build()
-        .map_err(|error| error.to_string())
+        }))
 }
 
 fn roots(pem: &[u8]) -> Result<RootCertStore, String> {
@@ -99,7 +132,7 @@ fn roots(pem: &[u8]) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// Sends in the runtime: spans are exported from a thread without one.
+/// Sends in the runtime: exports come from threads without one.
 #[derive(Debug)]
 struct Sender {
     client: Client,
