@@ -331,6 +331,20 @@ impl Circuit {
         Some(now.saturating_duration_since(outage.since))
     }
 
+    /// The sink took or rejected a record of all those that it is thought to
+    /// take none of: whoever told so may not have heard of it yet. Returns how
+    /// long the outage was that this ends, if it does.
+    pub(crate) fn is_there(&mut self, now: Instant) -> Option<Duration> {
+        if self.state != State::Holding {
+            return None;
+        }
+        self.state = State::Closed;
+        self.failures = 0;
+        self.in_vain = None;
+        let outage = self.outage.take()?;
+        Some(now.saturating_duration_since(outage.since))
+    }
+
     /// Puts came to an end that tells nothing about the sink.
     pub(crate) fn undecided(&mut self, leases: &[u32], now: Instant, jitter: f64) {
         if let State::Probing { lease } = self.state

@@ -112,6 +112,7 @@ impl Books {
                     retry_cause.get_or_insert(cause);
                 }
                 Outcome::Reject(rejection) => {
+                    self.note_answer(&mut effects);
                     self.reject_put(&put, place, &rejection, &mut effects);
                 }
             }
@@ -157,6 +158,7 @@ impl Books {
             }
             PutEnd::TimedOut => self.timed_out(&put, &rest, &mut effects),
             PutEnd::Answered(Err(SinkError::RejectedOne(cause))) => {
+                self.note_answer(&mut effects);
                 if rest.len() > 1 {
                     self.note_all(&put, &rest, &Event::Retry(cause.clone()));
                 }

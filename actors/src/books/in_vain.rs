@@ -1,4 +1,4 @@
-//! Records that failed in a row, while none was delivered. A few of them may be
+//! Records that failed in a row, while none was delivered or rejected. A few of them may be
 //! to blame themselves; many mean that the sink takes none at all, whatever it
 //! answers for each. Pure; the time is passed in.
 
@@ -59,11 +59,13 @@ impl InVain {
         }
     }
 
-    /// One was delivered.
-    pub(super) fn clear(&mut self) {
+    /// One was taken or rejected. Returns whether there were many.
+    fn clear(&mut self) -> bool {
+        let were_many = self.are_many_records() || self.are_many_puts();
         self.records.clear();
         self.hung = 0;
         self.since = None;
+        were_many
     }
 
     fn are_many_records(&self) -> bool {
@@ -114,6 +116,15 @@ impl Books {
         self.tell_circuit(cause, effects);
     }
 
+    /// The sink took a record or rejected it: it is there.
+    pub(super) fn note_answer(&mut self, effects: &mut Effects) {
+        if self.in_vain.clear()
+            && let Some(lasted) = self.circuit.is_there()
+        {
+            effects.notices.push(Notice::SinkIsBack { lasted });
+        }
+    }
+
     /// Notes a put that took too long.
     pub(super) fn note_hung(&mut self, put: &PutRef, effects: &mut Effects) {
         let began = self.delivered_at.max(Some(put.handed_out));
@@ -153,7 +164,7 @@ mod tests {
     use super::*;
     use crate::books::{Policy, Put, PutEnd, Retriable, Tolerance};
     use crate::credit::Credit;
-    use crate::outcome::Outcome;
+    use crate::outcome::{Outcome, Rejection, Stage};
     use crate::ports::sink::SinkError;
     use crate::ports::source::Settlement;
 
@@ -220,6 +231,38 @@ mod tests {
             books.put_ended(put.lease, busy(), false, now);
             assert!(!books.circuit().is_open(), "in round {round}");
         }
+    }
+
+    /// It is there, and has something against most records.
+    #[test]
+    fn a_sink_that_rejects_is_no_outage() {
+        let mut books = with_policy(|policy| policy.tolerance = Tolerance::All);
+        for round in 0..200_i64 {
+            let put = deliver(&mut books, 10 * round..10 * (round + 1), 1);
+            let now = Instant::now() + SECOND * round as u32;
+            let reject = Rejection::new(Stage::TaskPut, "no good");
+            books.outcomes(put.lease, vec![(0, Outcome::Reject(reject))], now);
+            books.put_ended(put.lease, busy(), false, now);
+            assert_eq!(books.circuit().outages(), 0, "in round {round}");
+        }
+    }
+
+    /// The circuit heard first that the sink takes records, and then of one more
+    /// that failed before.
+    #[test]
+    fn an_outage_does_not_outlast_a_delivery_that_is_entered_late() {
+        let mut books = books_with(None);
+        let good = deliver(&mut books, 0..1, 1);
+        let bad = deliver(&mut books, 1..MANY, 1);
+        fail(&mut books, &bad, Duration::ZERO);
+        let worse = deliver(&mut books, MANY..2 * MANY, 1);
+        fail(&mut books, &worse, 31 * SECOND);
+        assert!(books.circuit().is_open());
+        let now = Instant::now() + 32 * SECOND;
+        let effects = books.put_ended(good.lease, PutEnd::Answered(Ok(())), false, now);
+        assert!(!books.circuit().is_open());
+        let is_back = |it: &Notice| matches!(it, Notice::SinkIsBack { .. });
+        assert!(effects.notices.iter().any(is_back), "{effects:?}");
     }
 
     #[test]

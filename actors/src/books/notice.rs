@@ -1,6 +1,8 @@
 //! What the operator should hear of. The books are locked while they are
 //! changed, so they only name it, and it is logged after that.
 
+use std::time::Duration;
+
 use crate::error_log::ErrorLog;
 use crate::outcome::Cause;
 use crate::record::RecordId;
@@ -26,6 +28,8 @@ pub enum Notice {
     Releasing(Alike),
     /// The sink has taken none of many records.
     SinkUnavailable { cause: Cause },
+    /// It takes records after all.
+    SinkIsBack { lasted: Duration },
     /// An actor took records with it that must not be released.
     WentDown { records: u64 },
     /// Failing records go to the parking topic.
@@ -49,6 +53,11 @@ impl Notice {
             ),
             Self::SinkUnavailable { cause } => tracing::warn!(
                 connector, error = %words(cause), "sink unavailable, backing off"
+            ),
+            Self::SinkIsBack { lasted } => tracing::info!(
+                connector,
+                outage_ms = u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX),
+                "the sink takes records again"
             ),
             Self::Releasing(alike) => tracing::warn!(
                 connector,

@@ -112,7 +112,7 @@ impl Books {
         if taken > 0 {
             self.delivered_at = Some(self.now);
             self.newest_taken = self.newest_taken.max(Some(put.handed_out));
-            self.in_vain.clear();
+            self.note_answer(effects);
         }
     }
 

@@ -1,5 +1,7 @@
 //! The circuit as the actors of one connector share it.
 
+use std::time::Duration;
+
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -112,6 +114,12 @@ impl SharedCircuit {
             let outage_ms = u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX);
             tracing::info!(connector, task, outage_ms, "the sink takes records again");
         }
+    }
+
+    pub(crate) fn is_there(&self) -> Option<Duration> {
+        let outage = self.circuit.lock().is_there(Instant::now())?;
+        self.changed.notify_waiters();
+        Some(outage)
     }
 
     pub(crate) fn undecided(&self, leases: &[u32]) {
