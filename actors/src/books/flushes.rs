@@ -22,15 +22,11 @@ impl Books {
         self.note_flushed(&covered, end);
         match end {
             FlushEnd::Answered(Err(SinkError::RejectedOne(cause))) => {
+                self.note_answer(&mut effects);
                 self.seek(&covered, cause, false, &mut effects);
             }
             FlushEnd::Panicked(cause) => self.seek(&covered, cause, true, &mut effects),
-            FlushEnd::TimedOut => {
-                if let Some((put, _)) = covered.first() {
-                    self.note_hung(put, &mut effects);
-                }
-                self.put_all_again(&covered, &mut effects);
-            }
+            FlushEnd::TimedOut => self.flush_hung(&covered, &mut effects),
             FlushEnd::Answered(answer) => self.flush_answered(&covered, answer, &mut effects),
         }
         for lease in leases {
@@ -113,6 +109,27 @@ impl Books {
             let rejection = Rejection::new(Stage::TaskPut, cause.clone());
             return self.reject_put(put, place, &rejection, effects);
         }
+        self.put_in_parts(covered, is_death, effects);
+    }
+
+    /// Nobody knows how it would have ended. Looks for the record that it hangs
+    /// over in the same way; that one then goes the way of one that a put hangs
+    /// over.
+    fn flush_hung(&mut self, covered: &[Covered], effects: &mut Effects) {
+        let Some((first, _)) = covered.first() else {
+            return;
+        };
+        self.note_hung(first, effects);
+        match covered {
+            _ if self.is_no_hung_one_to_blame() => self.put_all_again(covered, effects),
+            [(put, places)] if put.history.alone && places.len() == 1 => {
+                self.blame_hung(put, places, effects);
+            }
+            _ => self.put_in_parts(covered, false, effects),
+        }
+    }
+
+    fn put_in_parts(&mut self, covered: &[Covered], is_death: bool, effects: &mut Effects) {
         for (put, places) in covered {
             let history = History {
                 alone: true,
@@ -213,6 +230,24 @@ mod tests {
             let settled = [ranges(&first), settled].concat();
             assert_eq!(settled, [(BAD, BAD, Settlement::Reject)]);
         }
+    }
+
+    #[test]
+    fn the_record_that_a_flush_hangs_over_is_given_back_and_its_neighbours_are_accepted() {
+        let mut books = books(None, Tolerance::All);
+        let puts = [deliver(&mut books, 0..4, 1), deliver(&mut books, 4..10, 1)];
+        puts.iter().for_each(|put| buffer(&mut books, put));
+        let leases = puts.map(|put| put.lease);
+        let effects = books.flushed(&leases, &FlushEnd::TimedOut, Instant::now());
+        assert!(effects.settle.is_empty() && effects.work, "{effects:?}");
+        let (settled, flushes) = until_settled(&mut books, &FlushEnd::TimedOut);
+        let (bad, good): (Vec<_>, Vec<_>) = settled
+            .into_iter()
+            .partition(|range| range.2 == Settlement::Release);
+        assert_eq!(bad, [(BAD, BAD, Settlement::Release)]);
+        let accepted: i64 = good.iter().map(|range| range.1 - range.0 + 1).sum();
+        assert_eq!(accepted, 9, "{good:?}");
+        assert!(flushes <= 9, "{flushes}");
     }
 
     #[test]

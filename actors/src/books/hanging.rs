@@ -38,6 +38,10 @@ impl Books {
             let work = self.take_back(put, places, put.history);
             return self.put_again(work, effects);
         }
+        self.blame_hung(put, places, effects);
+    }
+
+    pub(super) fn blame_hung(&mut self, put: &PutRef, places: &[usize], effects: &mut Effects) {
         let (mut another, mut release, mut held) = (Vec::new(), Vec::new(), Vec::new());
         let cause = Cause::from(CAUSE);
         for place in places {
