@@ -61,7 +61,11 @@ impl Books {
         self.forget_failing();
         let locks = &self.locks;
         let mut effects = Effects {
-            settle: self.ledger.renewals(now, |it| locks.margin(it)),
+            settle: match self.policy.terms.may_renew {
+                true => self.ledger.renewals(now, |it| locks.margin(it)),
+                // Refused, it would be taken for a lock that is gone.
+                false => Vec::new(),
+            },
             ..Effects::default()
         };
         self.forget_letters(&mut effects);

@@ -222,6 +222,21 @@ mod tests {
     }
 
     #[test]
+    fn no_lock_is_to_be_renewed_while_none_can_be() {
+        for may_renew in [true, false] {
+            let mut books = books(None, Tolerance::All);
+            deliver(&mut books, 0..1, 1);
+            books.set_terms(Terms {
+                may_renew,
+                ..Terms::new(5, 2000)
+            });
+            let soon = Instant::now() + Duration::from_millis(29_900);
+            let renewals = books.watch_locks(soon).settle.len();
+            assert_eq!(renewals, usize::from(may_renew));
+        }
+    }
+
+    #[test]
     fn what_pins_a_partition_is_parked_by_the_new_span() {
         let mut policy = books(None, Tolerance::None).policy;
         policy.parking = Some(ParkingPolicy {
