@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::sync::LazyLock;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -21,6 +22,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use tokio::runtime::Handle;
+use uuid::Uuid;
 
 use crate::config::otlp::{OtlpConfig, Protocol};
 use crate::http_client::{public_roots, tls, told};
@@ -48,6 +50,9 @@ pub(super) fn metrics(
     built.map_err(|error| error.to_string())
 }
 
+/// Workers of one name count apart, also behind a restart.
+static INSTANCE: LazyLock<String> = LazyLock::new(|| Uuid::new_v4().to_string());
+
 /// Who it is that tells.
 pub(super) fn resource(config: &OtlpConfig) -> Resource {
     let attributes = config.attributes.iter();
@@ -55,6 +60,7 @@ pub(super) fn resource(config: &OtlpConfig) -> Resource {
     Resource::builder()
         .with_attribute(KeyValue::new("service.name", config.service_name.clone()))
         .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+        .with_attribute(KeyValue::new("service.instance.id", INSTANCE.clone()))
         .with_attributes(attributes)
         .build()
 }

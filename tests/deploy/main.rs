@@ -129,6 +129,13 @@ fn those_who_watch_find_whom_they_watch() {
     let receivers = &deploy("otel-collector.yaml")["receivers"]["otlp"]["protocols"];
     assert_eq!(receivers["grpc"]["endpoint"], "0.0.0.0:4317");
     assert!(services.get("collector").is_some());
+    // A collector's address turns on both.
+    for signal in ["traces", "metrics"] {
+        let pipeline = &deploy("otel-collector.yaml")["service"]["pipelines"][signal];
+        assert_eq!(pipeline["receivers"][0], "otlp", "{signal}");
+    }
+    let rules = &deploy("prometheus/prometheus.yml")["rule_files"];
+    assert_eq!(rules, &serde_json::json!(["alerts.yml"]));
 }
 
 #[test]
