@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use super::definition::{Faults, Key, Kind};
+use super::definition::{Faults, Key, Kind, Properties, Reader};
 use super::files;
 use super::layers::Layer;
 use super::notes::Notes;
@@ -78,7 +78,10 @@ pub fn read(environment: &Environment) -> FromEnvironment {
         } else if let Some(key) = name.strip_prefix(CONNECT) {
             put(&mut lower, &mut found.faults, name, key, value);
         } else if is_opentelemetrys(name) && !value.is_empty() {
-            put(&mut lower, &mut found.faults, name, name, value);
+            match unfit(name, value) {
+                Some(fault) => found.notes.add(name, format!("is not used: {fault}")),
+                None => put(&mut lower, &mut found.faults, name, name, value),
+            }
         }
     }
     found.worker.or(lower);
@@ -138,6 +141,16 @@ fn is_opentelemetrys(name: &str) -> bool {
 fn opentelemetrys(key: &str) -> Option<&'static Key> {
     let mut keys = worker::OPENTELEMETRY.into_iter().flatten();
     keys.find(|it| it.name == key)
+}
+
+/// What is wrong with a variable that platforms set for every program. It may
+/// fit others; OpenTelemetry wants it to be told and left alone.
+fn unfit(name: &str, value: &str) -> Option<String> {
+    let key = opentelemetrys(&decode(name))?;
+    let properties = Properties::from([(key.name.to_owned(), value.to_owned())]);
+    let mut faults = Faults::default();
+    Reader::new(&properties, "", std::slice::from_ref(key), &mut faults).check(key);
+    faults.iter().next().map(|fault| fault.message.clone())
 }
 
 fn is_secret_of_opentelemetrys(key: &str) -> bool {
@@ -314,6 +327,32 @@ mod tests {
             3,
             "empty and unknown ones are not taken"
         );
+    }
+
+    /// Platforms set them for all programs alike.
+    #[test]
+    fn what_does_not_fit_of_opentelemetrys_variables_is_told_and_stops_nobody() {
+        let variables = [
+            ("OTEL_TRACES_EXPORTER", "console"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
+            ("OTEL_TRACES_SAMPLER", "xray"),
+            ("OTEL_SDK_DISABLED", "1"),
+            ("OTEL_BSP_SCHEDULE_DELAY", "soon"),
+            ("OTEL_BSP_MAX_QUEUE_SIZE", "0"),
+        ];
+        let found = read_all(variables);
+        assert!(found.faults.is_empty(), "{}", found.faults);
+        assert!(found.worker.is_empty(), "{:?}", found.worker);
+        let told: Vec<String> = found.notes.iter().map(ToString::to_string).collect();
+        for (name, value) in variables {
+            let note = told.iter().find(|it| it.starts_with(name)).unwrap();
+            assert!(
+                note.contains("is not used: ") && note.contains(value),
+                "{note}"
+            );
+        }
+        let ours = read_all([("SLUICE_OTEL_TRACES_EXPORTER", "console")]);
+        assert_eq!(ours.worker.get("otel.traces.exporter"), Some("console"));
     }
 
     #[test]
