@@ -60,16 +60,16 @@ impl Outlet {
         self.backlog.load(Ordering::Relaxed) + SPANS_OF_A_LIFE <= self.queue
     }
 
-    /// All of them or none: a part of a life would mislead.
-    pub(super) fn send(&self, spans: Vec<SpanData>) {
-        let count = spans.len();
+    /// All of so many or none: a part of a life would mislead. They are built if
+    /// there is room: who asks may hold others up.
+    pub(super) fn send(&self, count: usize, build: impl FnOnce() -> Vec<SpanData>) {
         let backlog = self.backlog.fetch_add(count, Ordering::Relaxed);
         if backlog + count > self.queue {
             self.backlog.fetch_sub(count, Ordering::Relaxed);
             self.figures.dropped(count);
             return;
         }
-        for span in spans {
+        for span in build() {
             self.processor.on_end(span);
         }
     }

@@ -119,12 +119,13 @@ impl Tracer for OtlpTracer {
     }
 
     fn ended(&self, life: FinishedLife) {
-        let spans = self.spans.of_life(&life, Clock::now());
-        self.shared.outlet.send(spans);
+        let spans = || self.spans.of_life(&life, Clock::now());
+        // The delivery's own, and one of each step.
+        self.shared.outlet.send(1 + life.steps.len(), spans);
     }
 
     fn put_ended(&self, put: FinishedPut) {
-        let span = self.spans.of_put(&put, Clock::now());
-        self.shared.outlet.send(vec![span]);
+        let span = || vec![self.spans.of_put(&put, Clock::now())];
+        self.shared.outlet.send(1, span);
     }
 }

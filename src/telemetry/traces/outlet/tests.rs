@@ -92,11 +92,12 @@ fn spans(count: usize) -> Vec<SpanData> {
 fn a_collector_that_does_not_answer_holds_nobody_up() {
     let bench = bench(20);
     assert!(bench.outlet.has_room());
-    bench.outlet.send(spans(2));
+    bench.outlet.send(2, || spans(2));
     assert_eq!(bench.begun.recv(), Ok(2), "under way");
-    bench.outlet.send(spans(9));
+    bench.outlet.send(9, || spans(9));
     assert!(!bench.outlet.has_room(), "another life would be too much");
-    bench.outlet.send(spans(10));
+    let unwanted = || unreachable!("there is no room");
+    bench.outlet.send(10, unwanted);
     assert_eq!(bench.figures.counts().dropped, 10, "all of it or none");
     bench.answers.send(true).unwrap();
     assert_eq!(bench.begun.recv(), Ok(2));
@@ -111,7 +112,7 @@ fn a_collector_that_does_not_answer_holds_nobody_up() {
 #[test]
 fn what_waits_is_sent_at_the_end() {
     let bench = bench(20);
-    bench.outlet.send(spans(1));
+    bench.outlet.send(1, || spans(1));
     bench.answers.send(true).unwrap();
     bench.outlet.shut_down(Duration::from_secs(60));
     assert_eq!(bench.figures.counts().exported, 1);
@@ -139,7 +140,7 @@ async fn by_http_spans_are_posted_from_a_thread_without_a_runtime() {
     let exporter = otlp::spans(&config).unwrap();
     let outlet = Outlet::start(exporter, &resource, batch, &figures);
     let at_the_end = move || {
-        outlet.send(spans(3));
+        outlet.send(3, || spans(3));
         outlet.shut_down(Duration::from_secs(60));
     };
     tokio::task::spawn_blocking(at_the_end).await.unwrap();
