@@ -299,8 +299,11 @@ impl Heart {
         let had_joined = self.member.has_joined();
         let membership = self.member.answered(&answer);
         if self.member.has_joined() && !had_joined {
-            let group = &self.member.config.group_id;
-            tracing::info!(%group, member = %self.member.member_id, "joined the share group");
+            let config = &self.member.config;
+            let (connector, group) = (&config.connector, &config.group_id);
+            tracing::info!(
+                %connector, %group, member = %self.member.member_id, "joined the share group"
+            );
         }
         if matches!(membership, Membership::Joined(_)) && *self.waiting.borrow() {
             self.look_at_others().await;
