@@ -132,7 +132,9 @@ async fn a_record_that_kills_each_task_is_put_aside_alone() -> Result<()> {
     wait_for_status(&worker, "all tasks live again", MINUTE, running).await?;
 
     let log = log(&worker)?;
-    assert!(lines_of(&log, "ERROR").is_empty());
+    let mut errors = lines_of(&log, "ERROR");
+    errors.retain(|line| line["message"] != "panicked");
+    assert!(errors.is_empty(), "{errors:?}");
     let put_aside = put_aside(&log)?;
     // Records go round the partitions: the id's number tells its place.
     let place = format!("{}-{}@{}", stage.name, 5000 % 12, 5000 / 12);
