@@ -53,17 +53,21 @@ impl Outlet {
     /// Under no lock: who reads the log slowly must hold up nobody. Returns the
     /// record that fails the connector, if one does.
     pub(crate) fn log(&self, effects: Effects) -> Option<RecordFailed> {
-        let mut digest = self.books.digest.lock();
-        let notices = effects.notices.into_iter();
-        let now = Instant::now();
-        let told: Vec<Notice> = notices.filter_map(|it| digest.take(it, now)).collect();
-        drop(digest);
-        self.tell(told);
+        if !effects.notices.is_empty() {
+            self.tell(self.digested(effects.notices));
+        }
         let logged = self.error_log.tell(&self.connector, effects.put_aside);
         self.books.add_errors_logged(logged);
         let (record, Rejection { stage, cause }) = effects.failure?;
         let rejection = Rejection::new(stage, self.error_log.words(cause));
         Some(RecordFailed { record, rejection })
+    }
+
+    /// What is to be logged at once.
+    fn digested(&self, notices: Vec<Notice>) -> Vec<Notice> {
+        let (mut digest, now) = (self.books.digest.lock(), Instant::now());
+        let notices = notices.into_iter();
+        notices.filter_map(|it| digest.take(it, now)).collect()
     }
 
     /// Logs what was to be told later, and now all of it if this is the end.
