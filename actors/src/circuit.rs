@@ -22,6 +22,7 @@ use ahash::AHashMap;
 use tokio::time::Instant;
 
 pub use shared::SharedCircuit;
+pub(crate) use shared::{log_begin, log_end};
 
 use crate::outcome::Cause;
 use crate::retry::RetryPolicy;
@@ -314,6 +315,11 @@ impl Circuit {
     /// outage was that this ends, if it does.
     pub(crate) fn answered(&mut self, task: u32, now: Instant) -> Option<Duration> {
         self.ill.remove(&task);
+        self.let_in(now)
+    }
+
+    /// One more task, or all.
+    fn let_in(&mut self, now: Instant) -> Option<Duration> {
         let tasks = match self.state {
             State::Closed => return None,
             // They never left.
@@ -335,14 +341,10 @@ impl Circuit {
     /// take none of: whoever told so may not have heard of it yet. Returns how
     /// long the outage was that this ends, if it does.
     pub(crate) fn is_there(&mut self, now: Instant) -> Option<Duration> {
-        if self.state != State::Holding {
-            return None;
+        match self.state {
+            State::Holding => self.let_in(now),
+            _ => None,
         }
-        self.state = State::Closed;
-        self.failures = 0;
-        self.in_vain = None;
-        let outage = self.outage.take()?;
-        Some(now.saturating_duration_since(outage.since))
     }
 
     /// Puts came to an end that tells nothing about the sink.

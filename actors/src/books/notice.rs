@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::circuit::{log_begin, log_end};
 use crate::error_log::ErrorLog;
 use crate::outcome::Cause;
 use crate::record::RecordId;
@@ -51,14 +52,8 @@ impl Notice {
             } => tracing::warn!(
                 connector, task, records, error = %words(cause), "a task died over its records"
             ),
-            Self::SinkUnavailable { cause } => tracing::warn!(
-                connector, error = %words(cause), "sink unavailable, backing off"
-            ),
-            Self::SinkIsBack { lasted } => tracing::info!(
-                connector,
-                outage_ms = u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX),
-                "the sink takes records again"
-            ),
+            Self::SinkUnavailable { cause } => log_begin(connector, None, &words(cause)),
+            Self::SinkIsBack { lasted } => log_end(connector, None, lasted),
             Self::Releasing(alike) => tracing::warn!(
                 connector,
                 records = alike.records,

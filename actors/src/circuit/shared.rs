@@ -78,10 +78,7 @@ impl SharedCircuit {
         let refused = self.circuit.lock().refused(refusal, now, jitter);
         self.changed.notify_waiters();
         if refused.has_opened {
-            tracing::warn!(
-                connector, task = refusal.task, error = %refusal.cause,
-                "sink unavailable, backing off"
-            );
+            log_begin(connector, Some(refusal.task), refusal.cause);
         }
         refused
     }
@@ -111,8 +108,7 @@ impl SharedCircuit {
         };
         self.changed.notify_waiters();
         if let Some(lasted) = outage {
-            let outage_ms = u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX);
-            tracing::info!(connector, task, outage_ms, "the sink takes records again");
+            log_end(connector, Some(task), lasted);
         }
     }
 
@@ -137,4 +133,14 @@ impl SharedCircuit {
     pub(crate) async fn closed(&self) {
         until(&self.changed, || !self.is_open()).await;
     }
+}
+
+/// The task is the one that tells, if it is one.
+pub(crate) fn log_begin(connector: &str, task: Option<u32>, cause: &Cause) {
+    tracing::warn!(connector, task, error = %cause, "sink unavailable, backing off");
+}
+
+pub(crate) fn log_end(connector: &str, task: Option<u32>, lasted: Duration) {
+    let outage_ms = u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX);
+    tracing::info!(connector, task, outage_ms, "the sink takes records again");
 }
