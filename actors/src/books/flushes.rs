@@ -21,13 +21,14 @@ impl Books {
         let covered = self.covered(leases);
         self.note_flushed(&covered, end);
         match end {
-            FlushEnd::Answered(Err(SinkError::RejectedOne(cause))) => {
-                self.note_answer(&mut effects);
-                self.seek(&covered, cause, false, &mut effects);
+            FlushEnd::Answered(Ok(())) => {
+                for (put, places) in &covered {
+                    self.deliver(put, places, &mut effects);
+                }
             }
+            FlushEnd::Answered(Err(error)) => self.flush_failed(&covered, error, &mut effects),
             FlushEnd::Panicked(cause) => self.seek(&covered, cause, true, &mut effects),
             FlushEnd::TimedOut => self.flush_hung(&covered, &mut effects),
-            FlushEnd::Answered(answer) => self.flush_answered(&covered, answer, &mut effects),
         }
         for lease in leases {
             if self.puts.get(*lease).is_some_and(|put| put.ended) {
@@ -59,26 +60,23 @@ impl Books {
         }
     }
 
-    fn flush_answered(
-        &mut self,
-        covered: &[Covered],
-        answer: &Result<(), SinkError>,
-        effects: &mut Effects,
-    ) {
-        for (put, places) in covered {
-            match answer {
-                Ok(()) => self.deliver(put, places, effects),
-                Err(SinkError::Retry(cause) | SinkError::RejectedOne(cause)) => {
+    fn flush_failed(&mut self, covered: &[Covered], error: &SinkError, effects: &mut Effects) {
+        match error {
+            SinkError::Retry(cause) => {
+                for (put, places) in covered {
                     self.retry(put, places, cause, effects);
                 }
-                Err(SinkError::Unavailable(_) | SinkError::UnavailableFor(..)) => {
+            }
+            SinkError::Unavailable(_) | SinkError::UnavailableFor(..) => {
+                for (put, places) in covered {
                     self.refused(put, places, effects);
                 }
-                Err(SinkError::Fatal(_)) => {
-                    let work = self.take_back(put, places, put.history);
-                    self.put_again(work, effects);
-                }
             }
+            SinkError::RejectedOne(cause) => {
+                self.note_answer(effects);
+                self.seek(covered, cause, false, effects);
+            }
+            SinkError::Fatal(_) => self.put_all_again(covered, effects),
         }
     }
 
