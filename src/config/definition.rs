@@ -288,6 +288,16 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// One of 0 is a fault: what it bounds would never rest, or never have time.
+    #[must_use]
+    pub fn positive_duration(&mut self, name: &'static str) -> Duration {
+        let time = self.duration(name);
+        if time.is_zero() {
+            self.fault(name, "must be longer than 0");
+        }
+        time
+    }
+
     /// Bytes.
     #[must_use]
     pub fn size(&mut self, name: &'static str) -> usize {

@@ -98,10 +98,7 @@ impl MetricsConfig {
     pub(super) fn read(properties: &Properties, faults: &mut Faults) -> Option<Self> {
         let otlp = OtlpConfig::read(properties, &SIGNAL, faults);
         let mut reader = Reader::new(properties, "", KEYS, faults);
-        let interval = reader.duration(INTERVAL);
-        if interval.is_zero() {
-            reader.fault(INTERVAL, "must be more than 0");
-        }
+        let interval = reader.positive_duration(INTERVAL);
         let temporality = match reader.choice(TEMPORALITY) {
             "delta" => Temporality::Delta,
             "lowmemory" => Temporality::LowMemory,

@@ -165,7 +165,7 @@ impl TraceConfig {
         let sampling = read_sampling(&mut reader).with_slow((!slow.is_zero()).then_some(slow));
         let max_per_second = reader.int(RATE) as u32;
         let batch = read_batch(&mut reader);
-        let longest = more_than_nothing(&mut reader, EXPORT_TIMEOUT);
+        let longest = reader.positive_duration(EXPORT_TIMEOUT);
         let otlp = otlp?;
         Some(Self {
             sampling,
@@ -198,18 +198,9 @@ fn read_sampling(reader: &mut Reader<'_>) -> Sampling {
     }
 }
 
-/// Without any the exporter would never rest, or have no time at all.
-fn more_than_nothing(reader: &mut Reader<'_>, key: &'static str) -> Duration {
-    let time = reader.duration(key);
-    if time.is_zero() {
-        reader.fault(key, "must be more than 0");
-    }
-    time
-}
-
 fn read_batch(reader: &mut Reader<'_>) -> BatchSettings {
     let batch = BatchSettings {
-        delay: more_than_nothing(reader, DELAY),
+        delay: reader.positive_duration(DELAY),
         queue: reader.int(QUEUE) as usize,
         batch: reader.int(BATCH) as usize,
     };

@@ -159,18 +159,9 @@ fn content_type(reader: &mut Reader<'_>) -> Option<HeaderValue> {
 }
 
 fn client(reader: &mut Reader<'_>) -> Option<ClientSettings> {
-    let mut time = |key| {
-        let time = reader.duration(key);
-        if time.is_zero() {
-            reader.fault(key, "must be longer than 0");
-        }
-        time
-    };
-    let (connect_timeout, request_timeout) =
-        (time(keys::CONNECT_TIMEOUT), time(keys::REQUEST_TIMEOUT));
     Some(ClientSettings {
-        connect_timeout,
-        request_timeout,
+        connect_timeout: reader.positive_duration(keys::CONNECT_TIMEOUT),
+        request_timeout: reader.positive_duration(keys::REQUEST_TIMEOUT),
         follow_redirects: reader.boolean(keys::FOLLOW),
         tls: tls::read(reader)?,
     })
