@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -16,6 +17,7 @@ use opentelemetry_otlp::{
     MetricExporter, SpanExporter, WithExportConfig, WithHttpConfig, WithTonicConfig,
 };
 use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::metrics::Temporality;
 use reqwest::Client;
 use rustls::RootCertStore;
@@ -26,6 +28,17 @@ use uuid::Uuid;
 
 use crate::config::otlp::{OtlpConfig, Protocol};
 use crate::http_client::{public_roots, tls, told};
+
+/// Whether exports fail: the log is to tell when that changes, and no more.
+#[derive(Debug, Default)]
+pub(super) struct Failing(AtomicBool);
+
+impl Failing {
+    /// Takes what an export came to; whether that is another end than before.
+    pub(super) fn changes(&self, exported: &OTelSdkResult) -> bool {
+        self.0.swap(exported.is_err(), Ordering::AcqRel) != exported.is_err()
+    }
+}
 
 /// Needs a runtime.
 pub(super) fn spans(config: &OtlpConfig) -> Result<SpanExporter, String> {

@@ -1,7 +1,6 @@
 //! What pushes metrics now and then, and tells when it cannot.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use opentelemetry::metrics::MeterProvider as _;
@@ -16,7 +15,7 @@ use super::instruments::{Sights, instrument};
 use super::{Look, Pushing};
 use crate::config::metrics::{self, MetricsConfig};
 use crate::telemetry::metrics::all;
-use crate::telemetry::otlp;
+use crate::telemetry::otlp::{self, Failing};
 
 /// How many series of a metric are pushed; the SDK has memory ready for them,
 /// and sums up what is beyond it.
@@ -38,7 +37,7 @@ impl OtlpPush {
         };
         let exporter = Telling {
             exporter: otlp::metrics(&config.otlp, temporality)?,
-            fails: AtomicBool::new(false),
+            failing: Failing::default(),
         };
         tracing::info!(interval = ?config.interval, "metrics are pushed");
         let reader = PeriodicReader::builder(exporter).with_interval(config.interval);
@@ -81,19 +80,17 @@ fn with_room(instrument: &Instrument) -> Option<Stream> {
 /// Tells in the log when an exporter begins to fail, and when it is over.
 struct Telling<E> {
     exporter: E,
-    fails: AtomicBool,
+    failing: Failing,
 }
 
 impl<E: PushMetricExporter> PushMetricExporter for Telling<E> {
     async fn export(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
         let exported = self.exporter.export(metrics).await;
-        let failed_before = self.fails.swap(exported.is_err(), Ordering::AcqRel);
-        match &exported {
-            Err(error) if !failed_before => {
-                tracing::warn!(%error, "metrics cannot be pushed, trying on");
+        if self.failing.changes(&exported) {
+            match &exported {
+                Err(error) => tracing::warn!(%error, "metrics cannot be pushed, trying on"),
+                Ok(()) => tracing::info!("metrics are pushed again"),
             }
-            Ok(()) if failed_before => tracing::info!("metrics are pushed again"),
-            Ok(()) | Err(_) => {}
         }
         exported
     }

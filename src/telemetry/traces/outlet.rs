@@ -2,7 +2,7 @@
 //! for a collector that is away: what is too much is not traced.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use opentelemetry_sdk::Resource;
@@ -13,6 +13,7 @@ use opentelemetry_sdk::trace::{
 
 use super::TraceFigures;
 use crate::config::traces::BatchSettings;
+use crate::telemetry::otlp::Failing;
 
 /// A record's spans, as a rule; so much room it takes to begin a life.
 const SPANS_OF_A_LIFE: usize = 10;
@@ -39,7 +40,7 @@ impl Outlet {
             exporter,
             backlog: Arc::clone(&backlog),
             figures: Arc::clone(figures),
-            fails: AtomicBool::new(false),
+            failing: Failing::default(),
         };
         let batching = BatchConfigBuilder::default()
             .with_max_queue_size(settings.queue)
@@ -87,7 +88,7 @@ struct Watched<E> {
     exporter: E,
     backlog: Arc<AtomicUsize>,
     figures: Arc<TraceFigures>,
-    fails: AtomicBool,
+    failing: Failing,
 }
 
 impl<E: SpanExporter> SpanExporter for Watched<E> {
@@ -95,14 +96,14 @@ impl<E: SpanExporter> SpanExporter for Watched<E> {
         let spans = batch.len();
         let result = self.exporter.export(batch).await;
         self.backlog.fetch_sub(spans, Ordering::Relaxed);
-        let failed_before = self.fails.swap(result.is_err(), Ordering::Relaxed);
-        match (&result, failed_before) {
-            (Ok(()), true) => tracing::info!("spans are exported again"),
-            (Err(error), false) => tracing::warn!(
-                %error,
-                "spans cannot be exported and are dropped; see otel.exporter.otlp.endpoint"
-            ),
-            _ => {}
+        if self.failing.changes(&result) {
+            match &result {
+                Ok(()) => tracing::info!("spans are exported again"),
+                Err(error) => tracing::warn!(
+                    %error,
+                    "spans cannot be exported and are dropped; see otel.exporter.otlp.endpoint"
+                ),
+            }
         }
         match result {
             Ok(()) => self.figures.exported(spans),
