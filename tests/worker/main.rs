@@ -50,6 +50,7 @@ mod scrape;
 mod secrets;
 mod secured;
 mod security;
+mod service;
 mod slow_target;
 mod span;
 mod stage;

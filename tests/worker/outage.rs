@@ -1,23 +1,19 @@
 //! A sink that is down for many lock times: nothing is lost or comes twice, and
 //! all of it is delivered soon after it is back.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use parking_lot::Mutex;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use sluice_test_support::counting::Tally;
 use sluice_test_support::produce::ids;
-use sluice_test_support::receiver::{Receiver, Reply};
-use sluice_test_support::wait::eventually;
+use sluice_test_support::receiver::Reply;
 use tokio::time::{Instant, sleep_until};
 
 use crate::api::Api;
 use crate::chaos;
 use crate::load::Load;
+use crate::service::Service;
 use crate::stage::{Stage, wait_for_status};
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -28,35 +24,6 @@ const LIMIT: &str = "5";
 const LONGEST_REST: Duration = Duration::from_secs(2);
 const TASKS: usize = 8;
 const PARTITIONS: i32 = 4;
-
-/// A service that may be down, and what it took while it was not.
-#[derive(Clone, Default)]
-struct Service {
-    is_down: Arc<AtomicBool>,
-    taken: Arc<Mutex<Vec<u8>>>,
-}
-
-impl Service {
-    async fn start(&self) -> Result<Receiver> {
-        let service = self.clone();
-        Receiver::start(move |arrival| {
-            if service.is_down.load(Ordering::SeqCst) {
-                return Reply::status(503);
-            }
-            let mut taken = service.taken.lock();
-            taken.extend_from_slice(&arrival.body);
-            taken.push(b'\n');
-            Reply::ok()
-        })
-        .await
-    }
-
-    fn tally(&self) -> Tally {
-        let taken = self.taken.lock();
-        let lines = taken.split(|byte| *byte == b'\n');
-        Tally::from_json_values(lines.filter(|line| !line.is_empty()), "/id")
-    }
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sink_down_for_thirty_lock_times_costs_no_attempt_and_gets_all_when_it_is_back()
@@ -81,7 +48,7 @@ async fn no_record_is_lost_in(outage: Duration, per_second: usize) -> Result<()>
         ("share.delivery.count.limit", LIMIT),
     ];
     stage.admin.alter_group(&stage.group(), &group).await?;
-    let service = Service::default();
+    let service = Service::up();
     let receiver = service.start().await?;
     let mut connector = stage.connector("http", TASKS);
     connector["http.url"] = json!(receiver.url("/orders"));
@@ -92,7 +59,7 @@ async fn no_record_is_lost_in(outage: Duration, per_second: usize) -> Result<()>
     let some = |status: &Value| status["accepted"].as_u64() > Some(100);
     wait_for_status(&worker, "it delivers", PATIENCE, some).await?;
 
-    service.is_down.store(true, Ordering::SeqCst);
+    service.answers(Reply::status(503));
     let began = Instant::now();
     let down = |status: &Value| {
         status["outage"]
@@ -116,17 +83,8 @@ async fn no_record_is_lost_in(outage: Duration, per_second: usize) -> Result<()>
     let lasted = api.metric("sluice_sink_outage_seconds", &metric).await?;
     ensure!(lasted > 0.9 * outage.as_secs_f64(), "{lasted} s");
 
-    service.is_down.store(false, Ordering::SeqCst);
-    let sent = load.sent();
-    eventually("what waited is delivered", PATIENCE, async || {
-        let missing = service.tally().missing(ids(sent));
-        ensure!(missing.is_empty(), "{} are missing", missing.len());
-        Ok(())
-    })
-    .await?;
-    let records = load.stop().await?;
-    stage.wait_until_consumed(PATIENCE).await?;
-    service.tally().exactly_once(ids(records))?;
+    service.answers(Reply::ok());
+    let records = service.takes_all(load, &stage, PATIENCE).await?;
     let settled = |status: &Value| status["accepted"] == records && status["in_flight"] == 0;
     let status = wait_for_status(&worker, "all are accepted", PATIENCE, settled).await?;
     for none in ["redelivered", "released", "rejected", "lost", "unknown"] {
@@ -157,11 +115,11 @@ async fn health_tells(api: &Api, connector: &str) -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_stopped_in_an_outage_gives_all_back_once() -> Result<()> {
     let stage = Stage::set("stopped-in-outage", PARTITIONS).await?;
-    let service = Service::default();
+    let service = Service::up();
     let receiver = service.start().await?;
     let mut connector = stage.connector("http", TASKS);
     connector["http.url"] = json!(receiver.url("/orders"));
-    service.is_down.store(true, Ordering::SeqCst);
+    service.answers(Reply::status(503));
     let load = Load::start(&stage, PARTITIONS, 200);
     let worker = stage.worker(&connector)?;
     let down = |status: &Value| status["outage_ms"].as_u64() > Some(2_000);
@@ -170,7 +128,7 @@ async fn a_worker_stopped_in_an_outage_gives_all_back_once() -> Result<()> {
     ensure!(held > 0, "{status}");
     assert_eq!(worker.stop(PATIENCE).await?.code(), Some(75));
 
-    service.is_down.store(false, Ordering::SeqCst);
+    service.answers(Reply::ok());
     let next = stage.worker(&connector)?;
     let records = load.stop().await?;
     let settled = |status: &Value| status["accepted"] == records;

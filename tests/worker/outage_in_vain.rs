@@ -1,22 +1,18 @@
 //! A sink that is down and says so of no put as such: it answers each with an
 //! error that may pass, or none. An outage as any other.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use parking_lot::Mutex;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use sluice_test_support::counting::Tally;
-use sluice_test_support::produce::ids;
 use sluice_test_support::receiver::{Receiver, Reply};
-use sluice_test_support::wait::eventually;
 use sluice_test_support::worker::Worker;
 use tokio::time::{Instant, sleep_until};
 
 use crate::api::Api;
 use crate::load::Load;
+use crate::service::Service;
 use crate::stage::{Stage, wait_for_status};
 
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -26,39 +22,6 @@ const PARTITIONS: i32 = 2;
 const TASKS: usize = 4;
 /// As many as have to fail before the sink is taken to be down.
 const MANY: u64 = 16;
-
-/// What the service does now, and the bodies that it took.
-#[derive(Clone)]
-struct Service {
-    reply: Arc<Mutex<Reply>>,
-    taken: Arc<Mutex<Vec<Vec<u8>>>>,
-}
-
-impl Service {
-    fn new() -> Self {
-        Self {
-            reply: Arc::new(Mutex::new(Reply::ok())),
-            taken: Arc::default(),
-        }
-    }
-
-    async fn start(&self) -> Result<Receiver> {
-        let service = self.clone();
-        Receiver::start(move |arrival| {
-            let reply = service.reply.lock().clone();
-            if reply == Reply::ok() {
-                service.taken.lock().push(arrival.body.to_vec());
-            }
-            reply
-        })
-        .await
-    }
-
-    fn tally(&self) -> Tally {
-        let taken = self.taken.lock();
-        Tally::from_json_values(taken.iter().map(Vec::as_slice), "/id")
-    }
-}
 
 #[derive(Clone)]
 struct Outage {
@@ -141,7 +104,7 @@ async fn start(stage: &Stage, outage: &Outage, receiver: &Receiver) -> Result<Wo
 
 async fn nothing_is_lost_in(outage: Outage) -> Result<()> {
     let stage = Stage::set(outage.stem, PARTITIONS).await?;
-    let service = Service::new();
+    let service = Service::up();
     let receiver = service.start().await?;
     let worker = start(&stage, &outage, &receiver).await?;
     let api = Api::of(&worker).await?;
@@ -149,7 +112,7 @@ async fn nothing_is_lost_in(outage: Outage) -> Result<()> {
     let some = |status: &Value| status["accepted"].as_u64() > Some(100);
     wait_for_status(&worker, "it delivers", PATIENCE, some).await?;
 
-    *service.reply.lock() = outage.reply.clone();
+    service.answers(outage.reply.clone());
     let is_down = |status: &Value| {
         let cause = status["outage"].as_str();
         cause.is_some_and(|it| it.contains(outage.words))
@@ -182,17 +145,8 @@ async fn nothing_is_lost_in(outage: Outage) -> Result<()> {
     ensure!(released <= outage.released, "{status}");
     ensure!(number(&status, "redelivered")? <= released, "{status}");
 
-    *service.reply.lock() = Reply::ok();
-    let sent = load.sent();
-    eventually("what waited is delivered", PATIENCE, async || {
-        let missing = service.tally().missing(ids(sent));
-        ensure!(missing.is_empty(), "{} are missing", missing.len());
-        Ok(())
-    })
-    .await?;
-    let records = load.stop().await?;
-    stage.wait_until_consumed(PATIENCE).await?;
-    service.tally().exactly_once(ids(records))?;
+    service.answers(Reply::ok());
+    let records = service.takes_all(load, &stage, PATIENCE).await?;
     let settled = |status: &Value| status["accepted"] == records && status["outage"] == "";
     let status = wait_for_status(&worker, "all are accepted", PATIENCE, settled).await?;
     for none in ["rejected", "lost", "unknown"] {
