@@ -5,35 +5,43 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use sluice_test_support::kafka::Kafka;
+use clap::Args;
+use serde_json::json;
+use sluice_test_support::kafka::{Kafka, KafkaOptions};
 use sluice_test_support::produce::{NewRecord, produce};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{interval, sleep};
 
-use crate::sluice;
+use crate::contestants::sluice;
+use crate::machine;
+use crate::report::{Goal, Section};
 
 const TOPIC: &str = "idle";
 const RECORDS: usize = 100;
 const PERIOD: Duration = Duration::from_millis(100);
 const REST: Duration = Duration::from_secs(10);
 
-pub struct Idle {
-    /// From the sink's word to the broker's answer.
-    pub median_settlement_ms: f64,
-    /// Of one core, while no record comes.
-    pub cpu_percent: f64,
+#[derive(Debug, Args)]
+pub struct Options {
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(i32).range(1..))]
+    partitions: i32,
+    #[arg(long, default_value_t = 50)]
+    tasks: usize,
 }
 
-pub async fn measure(kafka: &Kafka, binary: &Path, partitions: i32, tasks: u32) -> Result<Idle> {
+pub async fn run(options: &Options, binary: &Path) -> Result<Section> {
+    let mut facts = machine::facts(binary).await?;
+    facts.push(("tasks", json!(options.tasks)));
+    let kafka = &Kafka::start(KafkaOptions::new()).await?;
     let admin = kafka.admin().await?;
-    admin.create_topic(TOPIC, partitions).await?;
+    admin.create_topic(TOPIC, options.partitions).await?;
     let (worker, group) = sluice::start(&sluice::Case {
         kafka,
         binary,
         topic: TOPIC,
         records: RECORDS,
-        tasks: tasks as usize,
+        tasks: options.tasks,
         connector: &[],
         environment: &[],
         round: "idle",
@@ -55,9 +63,21 @@ pub async fn measure(kafka: &Kafka, binary: &Path, partitions: i32, tasks: u32) 
     sleep(REST).await;
     let busy = worker.usage()?.cpu - before;
     worker.stop(Duration::from_secs(20)).await?;
-    Ok(Idle {
-        median_settlement_ms: median * 1000.0,
-        cpu_percent: busy.as_secs_f64() / REST.as_secs_f64() * 100.0,
+    let cpu_percent = busy.as_secs_f64() / REST.as_secs_f64() * 100.0;
+    Ok(Section {
+        key: "idle",
+        title: "Next to nothing to do",
+        intro: "10 records a second, then none.".to_owned(),
+        facts,
+        goals: vec![
+            Goal::at_most(
+                "median from the sink's word to the broker's answer, ms",
+                10.0,
+                median * 1000.0,
+            ),
+            Goal::at_most("CPU while nothing comes, % of a core", 1.0, cpu_percent),
+        ],
+        ..Section::default()
     })
 }
 

@@ -1,269 +1,347 @@
-//! Tasks that take their time with each record: how near they come to what
-//! such tasks can do at most.
+//! Records that take a millisecond each, with ever more tasks: how near they
+//! come to what such tasks can do at most. A sink of Kafka Connect stops at as
+//! many tasks as there are partitions.
 
-use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 use sluice_test_support::kafka::{Kafka, KafkaOptions};
 use sluice_test_support::produce::{NewRecord, produce};
 
-use crate::output::{print, write};
-use crate::report::list;
-use crate::{idle, machine, sleepers, sluice};
+use crate::contestants::connect::{Connect, NULL_SINK};
+use crate::contestants::java::Classes;
+use crate::contestants::share_loop::ShareLoop;
+use crate::contestants::sinks::sinks;
+use crate::contestants::{Series, sluice, steady_rate};
+use crate::report::{Column, Goal, Line, Plot, Scale, Section, Table};
+use crate::{machine, sleepers};
 
-const TOPIC: &str = "tasks";
 /// How long the sleepers run without Kafka.
 const SLEEPERS: Duration = Duration::from_secs(4);
-/// The goals of a worker with next to nothing to do.
-const SETTLED_MS: f64 = 10.0;
-const IDLE_PERCENT: f64 = 1.0;
 const RECORD_LATENCY: (&str, &str) = ("record.latency.us", "1000");
+const WITHIN: Duration = Duration::from_secs(120);
+const HEAP_MB: u32 = 1024;
+/// A JVM with more share consumers does nothing but switch between them.
+const MOST_LOOPS: usize = 50;
+/// What the broker lets a group have, for the case that needs more than its
+/// default of 4000.
+const MOST_LOCKS: (&str, &str) = ("group.share.max.partition.max.record.locks", "20000");
 
 #[derive(Debug, Args)]
 pub struct Options {
-    /// The worker to measure.
-    #[arg(long)]
-    binary: PathBuf,
-    /// Records in the topic.
-    #[arg(long, default_value_t = 400_000)]
-    records: usize,
+    /// How many tasks.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 4, 12, 50, 200])]
+    tasks: Vec<usize>,
+    /// Tasks on a topic of one partition; 0 leaves that out.
+    #[arg(long, default_value_t = 500)]
+    tasks_on_one: usize,
+    /// Records for each task: as many milliseconds does it take.
+    #[arg(long, default_value_t = 8000, value_parser = clap::value_parser!(u32).range(1..))]
+    records_per_task: u32,
     #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(i32).range(1..))]
     partitions: i32,
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
-    tasks: u32,
-    /// Fails when a goal is missed.
+    /// Sluice alone.
     #[arg(long)]
-    strict: bool,
-    /// Fails when tasks reach less than this part of what is possible.
-    #[arg(long)]
-    at_least: Option<f64>,
-    /// Writes settings and table to this file, too.
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
+    without_peers: bool,
 }
 
-/// One line of the result.
-struct Line {
-    what: &'static str,
-    reached: f64,
-    /// What is possible at most, and how that is known.
+const INTRO: &str = "Each record takes a millisecond: sinks sleep. At most, that is what the same sinks do without Kafka in the \
+same run, given chunks as large as the worker's were: timers have a grain, and the machine its cores. Connect has at most a task for \
+each partition. One partition: its span of records in flight bounds it, so once with \
+share.partition.max.record.locks at Kafka's default of 2000, and once with as many as the tasks need (the \
+broker's own bound raised).";
+
+struct Bench<'a> {
+    options: &'a Options,
+    binary: &'a Path,
+    kafka: Kafka,
+    classes: Classes,
+}
+
+/// So many tasks on so many partitions.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    topic: &'a str,
+    tasks: usize,
+    records: usize,
+    locks: &'a str,
+}
+
+/// What they came to; the peers' rates if they were there.
+struct Reached {
+    name: String,
+    tasks: usize,
+    rate: f64,
     limit: f64,
-    limit_is: &'static str,
+    connect: Option<f64>,
+    share_loop: Option<f64>,
     /// The part of the limit that is to be reached.
-    goal: f64,
+    goal: Option<f64>,
 }
 
-impl Line {
-    fn ratio(&self) -> f64 {
-        self.reached / self.limit
-    }
-
-    fn judge(&self, least: f64) -> Result<()> {
-        let (what, ratio) = (self.what, self.ratio());
-        ensure!(
-            ratio >= least,
-            "{what}: {ratio:.3} of what is possible is less than {least}"
-        );
-        Ok(())
-    }
-}
-
-/// Measures, prints, and judges.
-pub async fn run(options: &Options) -> Result<()> {
-    let (partitions, tasks) = (options.partitions, options.tasks);
-    let mut facts = machine::facts(&options.binary).await?;
-    facts.extend([("tasks", json!(tasks)), ("partitions", json!(partitions))]);
-    let kafka = Kafka::start(KafkaOptions::new()).await?;
-    kafka
-        .admin()
-        .await?
-        .create_topic(TOPIC, options.partitions)
-        .await?;
-    let records = (0..options.records)
-        .zip((0..options.partitions).cycle())
-        .map(|(_, partition)| NewRecord::value(vec![b'x'; 100]).partition(partition));
-    produce(kafka.bootstrap_servers(), TOPIC, records).await?;
-    let lines = [
-        prompt_records(&kafka, options).await?,
-        some_slow_records(&kafka, options).await?,
-    ];
-    let idle = idle::measure(&kafka, &options.binary, partitions, tasks).await?;
-    let mut text = list(&facts);
-    text.push('\n');
-    text.push_str(&table(&lines));
-    text.push_str(&idle_table(&idle));
-    print(&text);
-    if let Some(file) = &options.markdown {
-        write(file, &text)?;
-    }
-    for line in &lines {
-        let least = if options.strict {
-            Some(line.goal)
-        } else {
-            options.at_least
-        };
-        least.map_or(Ok(()), |least| line.judge(least))?;
-    }
-    if options.strict {
-        ensure!(idle.median_settlement_ms < SETTLED_MS, "settled too late");
-        ensure!(idle.cpu_percent < IDLE_PERCENT, "idle is too busy");
-    }
-    Ok(())
-}
-
-fn idle_table(idle: &idle::Idle) -> String {
-    let (median, cpu) = (idle.median_settlement_ms, idle.cpu_percent);
-    format!(
-        "\n| 10 records a second, then none | measured | goal |\n|---|---:|---:|\n\
-         | median from the sink's word to the broker's answer, ms | {median:.1} | {SETTLED_MS:.0} |\n\
-         | CPU while nothing comes, % of a core | {cpu:.2} | {IDLE_PERCENT:.0} |\n"
-    )
-}
-
-fn table(lines: &[Line]) -> String {
-    let mut text = "| records | confirmed a second | at most | which is | ratio | goal |\n\
-                    |---|---:|---:|---|---:|---:|\n"
-        .to_owned();
-    for line in lines {
-        let Line {
-            what,
-            reached,
-            limit,
-            limit_is,
-            goal,
-        } = line;
-        let ratio = line.ratio();
-        let _ = writeln!(
-            text,
-            "| {what} | {reached:.0} | {limit:.0} | {limit_is} | {ratio:.3} | {goal:.2} |"
-        );
-    }
-    text
-}
-
-/// Each record takes a millisecond. The limit are the same sinks without
-/// Kafka, given chunks as large as the worker's were.
-async fn prompt_records(kafka: &Kafka, options: &Options) -> Result<Line> {
-    let (reached, sinks) = worker(kafka, options, "prompt", &[RECORD_LATENCY]).await?;
-    let chunk = (sinks.records / sinks.puts).round().max(1.0) as usize;
-    Ok(Line {
-        what: "1 ms each",
-        reached,
-        limit: sleepers::rate(options.tasks, chunk, &[RECORD_LATENCY], SLEEPERS).await?,
-        limit_is: "the same sinks without Kafka",
-        goal: 0.95,
-    })
-}
-
-/// One record of a thousand takes a second more. The limit is what the tasks
-/// can do in the time that their sinks took.
-async fn some_slow_records(kafka: &Kafka, options: &Options) -> Result<Line> {
-    let keys = [
-        RECORD_LATENCY,
-        ("slow.match", "every=1000"),
-        ("slow.ms", "1000"),
-        ("share.partition.max.record.locks", "4000"),
-    ];
-    let (reached, sinks) = worker(kafka, options, "slow", &keys).await?;
-    Ok(Line {
-        what: "1 ms each, every 1000th 1 s more",
-        reached,
-        limit: f64::from(options.tasks) * sinks.records / sinks.busy_seconds,
-        limit_is: "tasks / mean latency that the sinks measured",
-        goal: 0.93,
-    })
-}
-
-/// What all sinks of a worker did.
-#[derive(Debug, Default, PartialEq)]
-struct Sinks {
-    puts: f64,
-    records: f64,
-    busy_seconds: f64,
-}
-
-async fn worker(
-    kafka: &Kafka,
-    options: &Options,
-    round: &str,
-    keys: &[(&str, &str)],
-) -> Result<(f64, Sinks)> {
-    let connector: Vec<(String, String)> = keys
-        .iter()
-        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-        .collect();
-    let finished = sluice::run(&sluice::Case {
+pub async fn run(options: &Options, binary: &Path) -> Result<Section> {
+    let mut facts = machine::facts(binary).await?;
+    facts.extend([
+        ("partitions", json!(options.partitions)),
+        ("records_per_task", json!(options.records_per_task)),
+    ]);
+    let (key, value) = MOST_LOCKS;
+    let kafka = Kafka::start(KafkaOptions::new().property(key, value)).await?;
+    let bench = Bench {
+        options,
+        binary,
         kafka,
-        binary: &options.binary,
-        topic: TOPIC,
-        records: options.records,
-        tasks: options.tasks as usize,
-        connector: &connector,
-        environment: &[],
-        round,
-        status_interval_ms: sluice::OFTEN_MS,
+        classes: Classes::compile()?,
+    };
+    let mut all = Vec::new();
+    for tasks in &options.tasks {
+        all.push(bench.spread(*tasks).await?);
+    }
+    let plot = plot(&all);
+    if options.tasks_on_one > 0 {
+        all.extend(bench.on_one_partition(options.tasks_on_one).await?);
+    }
+    Ok(Section {
+        key: "tasks",
+        title: "More tasks than partitions",
+        intro: INTRO.to_owned(),
+        facts,
+        tables: vec![table(&all)],
+        plots: vec![plot],
+        goals: goals(&all),
     })
-    .await?;
-    let rate = sluice::steady_rate(&finished.confirmed);
-    let rate = rate.context("too few status lines to tell a rate; more records")?;
-    Ok((rate, sinks(&finished.log)?))
 }
 
-/// Adds up what the sinks say when they are closed.
-fn sinks(log: &str) -> Result<Sinks> {
-    let mut all = Sinks::default();
-    for line in sluice::events(log, "null sink closed") {
-        let number = |field: &str| line.get(field).and_then(Value::as_f64);
-        all.puts += number("puts").context("a sink without puts")?;
-        all.records += number("records").context("a sink without records")?;
-        all.busy_seconds += number("busy_ms").context("a sink without busy_ms")? / 1000.0;
+impl Bench<'_> {
+    async fn spread(&self, tasks: usize) -> Result<Reached> {
+        let (partitions, peers) = (self.options.partitions, !self.options.without_peers);
+        let topic = format!("tasks-{tasks}");
+        let case = Case {
+            topic: &topic,
+            tasks,
+            records: self.fill(&topic, partitions, tasks).await?,
+            locks: "4000",
+        };
+        let (rate, limit) = self.sluice(case).await?;
+        let connect = if peers && tasks <= usize::try_from(partitions)? {
+            Some(self.connect(case).await?)
+        } else {
+            None
+        };
+        let share_loop = if peers && tasks <= MOST_LOOPS {
+            Some(self.share_loop(case).await?)
+        } else {
+            None
+        };
+        Ok(Reached {
+            name: format!("{tasks} on {partitions} partitions"),
+            tasks,
+            rate,
+            limit,
+            connect,
+            share_loop,
+            goal: match tasks {
+                50 => Some(0.95),
+                200 => Some(0.9),
+                _ => None,
+            },
+        })
     }
-    ensure!(all.records > 0.0, "no sink told what it did");
-    Ok(all)
+
+    /// With a span that bounds nobody, and with Kafka's own.
+    async fn on_one_partition(&self, tasks: usize) -> Result<[Reached; 2]> {
+        let records = self.fill("one", 1, tasks).await?;
+        let mut reached = Vec::new();
+        for (locks, goal) in [(MOST_LOCKS.1, Some(0.9)), ("2000", None)] {
+            let case = Case {
+                topic: "one",
+                tasks,
+                records,
+                locks,
+            };
+            let (rate, limit) = self.sluice(case).await?;
+            reached.push(Reached {
+                name: format!("{tasks} on one partition, {locks} locks"),
+                tasks,
+                rate,
+                limit,
+                connect: None,
+                share_loop: None,
+                goal,
+            });
+        }
+        reached.try_into().map_err(|_| anyhow!("two were measured"))
+    }
+
+    async fn fill(&self, topic: &str, partitions: i32, tasks: usize) -> Result<usize> {
+        let records = tasks * self.options.records_per_task as usize;
+        self.kafka
+            .admin()
+            .await?
+            .create_topic(topic, partitions)
+            .await?;
+        let values = (0..records)
+            .zip((0..partitions).cycle())
+            .map(|(_, partition)| NewRecord::value(vec![b'x'; 100]).partition(partition));
+        produce(self.kafka.bootstrap_servers(), topic, values).await
+    }
+
+    /// The rate, and what its sinks can do at most.
+    async fn sluice(&self, case: Case<'_>) -> Result<(f64, f64)> {
+        let locks = ("share.partition.max.record.locks", case.locks);
+        let finished = sluice::run(&sluice::Case {
+            kafka: &self.kafka,
+            binary: self.binary,
+            topic: case.topic,
+            records: case.records,
+            tasks: case.tasks,
+            connector: &[RECORD_LATENCY, locks].map(owned),
+            environment: &[],
+            round: &format!("{}-{}", case.topic, case.locks),
+            status_interval_ms: sluice::OFTEN_MS,
+        })
+        .await?;
+        let sinks = sinks(&finished.log)?;
+        let chunk = (sinks.records / sinks.puts).round().max(1.0) as usize;
+        let tasks = u32::try_from(case.tasks)?;
+        let limit = sleepers::rate(tasks, chunk, &[RECORD_LATENCY], SLEEPERS).await?;
+        Ok((steady(&finished.confirmed)?, limit))
+    }
+
+    async fn connect(&self, case: Case<'_>) -> Result<f64> {
+        let peer = Connect {
+            classes: &self.classes,
+            kafka: &self.kafka,
+            topic: case.topic,
+            class: NULL_SINK,
+            tasks: case.tasks,
+            heap_mb: HEAP_MB,
+            connector: &[owned(RECORD_LATENCY)],
+            turn: case.topic,
+        };
+        let peer = peer.start()?;
+        steady(&peer.has_taken(case.records as u64, WITHIN).await?)
+    }
+
+    async fn share_loop(&self, case: Case<'_>) -> Result<f64> {
+        let peer = ShareLoop {
+            classes: &self.classes,
+            kafka: &self.kafka,
+            topic: case.topic,
+            tasks: case.tasks,
+            heap_mb: HEAP_MB,
+            target: &[owned(RECORD_LATENCY)],
+            group: &[("share.partition.max.record.locks", case.locks)],
+            turn: case.topic,
+        };
+        let peer = peer.start().await?;
+        steady(&peer.has_taken(case.records as u64, WITHIN).await?)
+    }
+}
+
+fn owned((key, value): (&str, &str)) -> (String, String) {
+    (key.to_owned(), value.to_owned())
+}
+
+fn steady(series: &Series) -> Result<f64> {
+    steady_rate(series).context("too few records to tell a rate")
+}
+
+fn table(all: &[Reached]) -> Table {
+    let columns = vec![
+        Column::new("Sluice, records/s", 0),
+        Column::new("at most", 0),
+        Column::new("ratio", 3),
+        Column::new("Kafka Connect, records/s", 0),
+        Column::new("KIP-1302's loop in Java, records/s", 0),
+    ];
+    let mut table = Table::new("tasks", columns);
+    for it in all {
+        let (rate, limit) = (it.rate, it.limit);
+        let figures = [
+            Some(rate),
+            Some(limit),
+            Some(rate / limit),
+            it.connect,
+            it.share_loop,
+        ];
+        table.push(&*it.name, figures);
+    }
+    table
+}
+
+fn plot(all: &[Reached]) -> Plot {
+    let line = |name: &str, rate: fn(&Reached) -> Option<f64>| Line {
+        name: name.to_owned(),
+        points: all
+            .iter()
+            .filter_map(|it| Some((it.tasks as f64, rate(it)?)))
+            .collect(),
+    };
+    Plot {
+        file: "tasks",
+        title: "1 ms a record, 12 partitions",
+        x: ("tasks", Scale::Logarithmic),
+        y: ("records a second", Scale::Logarithmic),
+        lines: vec![
+            line("at most", |it| Some(it.limit)),
+            line("Sluice", |it| Some(it.rate)),
+            line("KIP-1302's loop in Java", |it| it.share_loop),
+            line("Kafka Connect", |it| it.connect),
+        ],
+    }
+}
+
+fn goals(all: &[Reached]) -> Vec<Goal> {
+    let goal = |it: &Reached| {
+        let what = format!("{}: of what is possible", it.name);
+        Some(Goal::at_least(what, it.goal?, it.rate / it.limit))
+    };
+    all.iter().filter_map(goal).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_the_sinks_did_is_added_up() {
-        let closed = |puts, records, busy: u64| {
-            format!(
-                r#"{{"message":"null sink closed","puts":{puts},"records":{records},"busy_ms":{busy}}}"#
-            )
-        };
-        let log = [closed(2, 10, 1500), "noise".to_owned(), closed(1, 30, 500)].join("\n");
-        let all = Sinks {
-            puts: 3.0,
-            records: 40.0,
-            busy_seconds: 2.0,
-        };
-        assert_eq!(sinks(&log).unwrap(), all);
-        sinks("noise").unwrap_err();
-    }
-
-    const LINE: Line = Line {
-        what: "w",
-        reached: 90.0,
-        limit: 100.0,
-        limit_is: "l",
-        goal: 0.95,
-    };
-
-    #[test]
-    fn too_small_a_part_of_what_is_possible_is_refused_by_name() {
-        LINE.judge(0.9).unwrap();
-        let refused = LINE.judge(0.91).unwrap_err().to_string();
-        assert_eq!(refused, "w: 0.900 of what is possible is less than 0.91");
+    fn reached(tasks: usize, rate: f64, connect: Option<f64>) -> Reached {
+        Reached {
+            name: format!("{tasks} on 12 partitions"),
+            tasks,
+            rate,
+            limit: 100.0,
+            connect,
+            share_loop: None,
+            goal: connect.is_none().then_some(0.95),
+        }
     }
 
     #[test]
-    fn the_table_has_the_ratio() {
-        assert!(table(&[LINE]).ends_with("| w | 90 | 100 | l | 0.900 | 0.95 |\n"));
+    fn who_was_not_there_has_no_figure_and_no_point() {
+        let all = [reached(12, 90.0, Some(50.0)), reached(50, 94.0, None)];
+        let text = table(&all).markdown();
+        assert!(
+            text.contains("| 12 on 12 partitions | 90 | 100 | 0.900 | 50 | |\n"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("| 50 on 12 partitions | 94 | 100 | 0.940 | | |\n"),
+            "{text}"
+        );
+        let points = |line: usize| plot(&all).lines[line].points.len();
+        assert_eq!([0, 1, 2, 3].map(points), [2, 2, 0, 1]);
+    }
+
+    #[test]
+    fn goals_are_parts_of_what_is_possible() {
+        let all = [reached(12, 90.0, Some(50.0)), reached(50, 94.0, None)];
+        let goals = goals(&all);
+        let [goal] = &goals[..] else {
+            panic!("one goal, not {goals:?}");
+        };
+        assert!(!goal.is_met(0.0) && goal.is_met(0.02), "{goal}");
     }
 }

@@ -12,9 +12,10 @@ use sluice_test_support::collector::Collector;
 use sluice_test_support::kafka::{Kafka, KafkaOptions};
 use sluice_test_support::produce::{NewRecord, produce};
 
-use crate::output::{print, write};
-use crate::report::list;
-use crate::{machine, sluice};
+use crate::contestants::sluice;
+use crate::figures::{self, median};
+use crate::machine;
+use crate::report::{Column, Goal, Section, Table};
 
 const TOPIC: &str = "bench";
 const BROKER_HEAP_MB: u32 = 1024;
@@ -23,9 +24,6 @@ const PARTITIONS: i32 = 12;
 /// Measures workers in turns.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// The worker to measure.
-    #[arg(long)]
-    binary: PathBuf,
     /// Another worker, which traces nothing.
     #[arg(long)]
     base: Option<PathBuf>,
@@ -38,13 +36,6 @@ pub struct Options {
     /// Counted rounds.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Fails when sampling within the default bound costs more, as a part of
-    /// what a record costs without.
-    #[arg(long)]
-    at_most: Option<f64>,
-    /// Writes settings and table to this file, too.
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
 }
 
 /// One who takes turns.
@@ -74,28 +65,20 @@ impl Turn<'_> {
     }
 }
 
-fn median(figures: impl Iterator<Item = f64>) -> f64 {
-    let mut figures: Vec<f64> = figures.collect();
-    figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-/// Measures, prints, and judges.
-pub async fn run(options: &Options) -> Result<()> {
-    let mut facts = machine::facts(&options.binary).await?;
+pub async fn run(options: &Options, binary: &Path) -> Result<Section> {
+    let mut facts = machine::facts(binary).await?;
     facts.push(("records", json!(options.records)));
+    facts.push(("rounds", json!(options.rounds)));
     let kafka = Kafka::start(KafkaOptions::new().heap_mb(BROKER_HEAP_MB)).await?;
     kafka.admin().await?.create_topic(TOPIC, PARTITIONS).await?;
     let records = (0..options.records)
         .zip((0..PARTITIONS).cycle())
         .map(|(_, partition)| NewRecord::value(vec![b'x'; 100]).partition(partition));
     produce(kafka.bootstrap_servers(), TOPIC, records).await?;
-    let mut turns = turns(options);
-    let many = turns.len();
+    let mut turns = workers(options, binary);
     for round in 0..=options.rounds as usize {
-        for place in 0..many {
-            // Nobody always comes behind the same one.
-            let turn = &mut turns[(round + place) % many];
+        for place in figures::turns(round, turns.len()) {
+            let turn = &mut turns[place];
             let cost = cost(&kafka, options, turn, &format!("{round}-{place}")).await?;
             // A broker that is cold counts for nobody.
             if round > 0 {
@@ -103,16 +86,23 @@ pub async fn run(options: &Options) -> Result<()> {
             }
         }
     }
-    let text = format!("{}\n{}", list(&facts), table(&turns, options.records));
-    print(&text);
-    if let Some(file) = &options.markdown {
-        write(file, &text)?;
-    }
-    judge(options, &turns)
+    Ok(Section {
+        key: "traces",
+        title: "What tracing costs",
+        intro: INTRO.to_owned(),
+        facts,
+        tables: vec![table(&turns, options.records)],
+        goals: goals(&turns),
+        ..Section::default()
+    })
 }
 
+const INTRO: &str = "CPU a record of a worker with the null sink, which does nothing else, so that the \
+cost shows as large as it can be. By default at most `trace.max.records.per.second` records are traced; the \
+same without that bound tells what one of them costs.";
+
 /// Off and within the bound come first: they are judged.
-fn turns(options: &Options) -> Vec<Turn<'_>> {
+fn workers<'a>(options: &'a Options, binary: &'a Path) -> Vec<Turn<'a>> {
     let turn = |name: String, binary, traces| Turn {
         name,
         binary,
@@ -127,7 +117,7 @@ fn turns(options: &Options) -> Vec<Turn<'_>> {
         ("SLUICE_TRACE_MAX_RECORDS_PER_SECOND", 1_000_000.to_string()),
         ("OTEL_BSP_MAX_QUEUE_SIZE", 100_000.to_string()),
     ];
-    let (binary, ratio) = (&*options.binary, options.ratio);
+    let ratio = options.ratio;
     let mut turns = vec![
         turn("off".to_owned(), binary, Vec::new()),
         turn(format!("ratio {ratio}"), binary, sampled.to_vec()),
@@ -176,38 +166,51 @@ async fn cost(kafka: &Kafka, options: &Options, turn: &Turn<'_>, round: &str) ->
     })
 }
 
-fn table(turns: &[Turn<'_>], records: usize) -> String {
-    let mut text = "| tracing | CPU, µs/record, median | of off | records traced, median | CPU more, µs/record traced | rounds |\n\
-                    |---|---:|---:|---:|---:|---|\n"
-        .to_owned();
+fn table(turns: &[Turn<'_>], records: usize) -> Table {
+    let columns = vec![
+        Column::new("CPU, µs/record, median", 3),
+        Column::new("of off", 3),
+        Column::new("lowest", 3),
+        Column::new("highest", 3),
+        Column::new("records traced, median", 0),
+        Column::new("CPU more, µs/record traced", 1),
+    ];
+    let mut table = Table::new("tracing", columns);
     let off = turns.first().map_or(f64::NAN, Turn::cpu);
     for turn in turns {
-        let rounds: Vec<String> = turn
-            .rounds
-            .iter()
-            .map(|it| format!("{:.3}", it.cpu))
-            .collect();
-        let (name, cpu, traced, rounds) = (&turn.name, turn.cpu(), turn.traced(), rounds.join(" "));
-        let ratio = cpu / off;
-        let each = if traced > 0.0 {
-            format!("{:.1}", (cpu - off) * records as f64 / traced)
-        } else {
-            String::new()
-        };
-        text += &format!("| {name} | {cpu:.3} | {ratio:.3} | {traced:.0} | {each} | {rounds} |\n");
+        let cpu = || turn.rounds.iter().map(|round| round.cpu);
+        let (median, traced) = (turn.cpu(), turn.traced());
+        let each = (traced > 0.0).then(|| (median - off) * records as f64 / traced);
+        let figures = [
+            Some(median),
+            Some(median / off),
+            cpu().reduce(f64::min),
+            cpu().reduce(f64::max),
+            Some(traced),
+            each,
+        ];
+        table.push(&*turn.name, figures);
     }
-    text
+    table
 }
 
-fn judge(options: &Options, turns: &[Turn<'_>]) -> Result<()> {
-    if let (Some(most), [off, sampled, ..]) = (options.at_most, turns) {
-        let part = sampled.cpu() / off.cpu() - 1.0;
-        ensure!(
-            part <= most,
-            "sampling costs {part:.3} of a record, more than {most}"
-        );
+fn goals(turns: &[Turn<'_>]) -> Vec<Goal> {
+    let [off, sampled, ..] = turns else {
+        return Vec::new();
+    };
+    let mut goals = vec![Goal::at_most(
+        "CPU a record with sampling / off, medians",
+        1.03,
+        sampled.cpu() / off.cpu(),
+    )];
+    if let [_, _, _, base] = turns {
+        goals.push(Goal::at_most(
+            "CPU a record off / the other worker's, medians",
+            1.01,
+            off.cpu() / base.cpu(),
+        ));
     }
-    Ok(())
+    goals
 }
 
 #[cfg(test)]
@@ -223,42 +226,33 @@ mod tests {
         }
     }
 
-    fn options(at_most: Option<f64>) -> Options {
-        Options {
-            binary: PathBuf::new(),
-            base: None,
-            records: 1,
-            ratio: 0.01,
-            rounds: 3,
-            at_most,
-            markdown: None,
-        }
-    }
-
     #[test]
     fn medians_are_compared_with_those_without_tracing() {
         let turns = [
             turn("off", 0.0, &[3.0, 0.2, 0.2]),
             turn("ratio 0.01", 20.0, &[0.3, 0.1, 9.0]),
         ];
-        let table = table(&turns, 1000);
-        assert!(
-            table.contains("| off | 0.200 | 1.000 | 0 |  | 3.000 0.200 0.200 |"),
-            "{table}"
-        );
-        let sampled = "| ratio 0.01 | 0.300 | 1.500 | 20 | 5.0 |";
-        assert!(table.contains(sampled), "{table}");
-        judge(&options(Some(0.51)), &turns).unwrap();
-        judge(&options(None), &turns).unwrap();
-        judge(&options(Some(0.03)), &turns).unwrap_err();
+        let text = table(&turns, 1000).markdown();
+        let off = "| off | 0.200 | 1.000 | 0.200 | 3.000 | 0 | |";
+        assert!(text.contains(off), "{text}");
+        let sampled = "| ratio 0.01 | 0.300 | 1.500 | 0.100 | 9.000 | 20 | 5.0 |";
+        assert!(text.contains(sampled), "{text}");
+        assert!(!goals(&turns)[0].is_met(0.0));
+        assert!(goals(&turns)[0].is_met(0.5));
     }
 
     #[test]
     fn those_who_are_judged_come_first() {
-        let options = options(None);
-        let turns = turns(&options);
-        assert!(turns[0].traces.is_empty());
+        let options = Options {
+            base: Some(PathBuf::from("before")),
+            records: 1,
+            ratio: 0.01,
+            rounds: 3,
+        };
+        let workers = workers(&options, Path::new("sluice"));
+        assert!(workers[0].traces.is_empty());
         let bound = |turn: &Turn<'_>| turn.traces.iter().all(|(key, _)| !key.contains("MAX"));
-        assert!(bound(&turns[1]) && !bound(&turns[2]));
+        assert!(bound(&workers[1]) && !bound(&workers[2]));
+        assert_eq!(goals(&workers).len(), 2);
     }
 }

@@ -10,6 +10,9 @@ use sluice_test_support::process::Usage;
 use sluice_test_support::wait::eventually;
 use sluice_test_support::worker::{Worker, WorkerOptions};
 
+use super::{Measured, Series, rate};
+
+const DAY: f64 = 86_400.0;
 /// Often enough to tell a rate of a run of seconds.
 pub const OFTEN_MS: Option<u32> = Some(50);
 
@@ -29,15 +32,6 @@ pub struct Case<'a> {
     pub status_interval_ms: Option<u32>,
 }
 
-/// What was measured.
-#[derive(Clone, Copy, Debug)]
-pub struct Measured {
-    /// Confirmed records a second.
-    pub rate: f64,
-    pub cpu_micros_per_record: f64,
-    pub peak_rss_mb: f64,
-}
-
 /// Runs a worker over the whole topic with a share group of its own.
 pub async fn measure(case: &Case<'_>) -> Result<Measured> {
     let finished = run(case).await?;
@@ -52,7 +46,7 @@ pub async fn measure(case: &Case<'_>) -> Result<Measured> {
 /// A worker that has confirmed all records and stopped.
 pub struct Finished {
     /// Seconds and records, from its status lines.
-    pub confirmed: Vec<(f64, u64)>,
+    pub confirmed: Series,
     pub usage: Usage,
     /// All that it logged.
     pub log: String,
@@ -114,15 +108,17 @@ pub fn start(case: &Case<'_>) -> Result<(Worker, String)> {
 }
 
 /// Seconds and confirmed records, from the worker's status lines.
-fn confirmed(log: &str) -> Vec<(f64, u64)> {
-    events(log, "status")
-        .filter_map(|line| {
-            Some((
-                seconds(line["timestamp"].as_str()?)?,
-                line["accepted"].as_u64()?,
-            ))
-        })
-        .collect()
+fn confirmed(log: &str) -> Series {
+    let mut series = Series::new();
+    for line in events(log, "status") {
+        let seconds = line["timestamp"].as_str().and_then(seconds);
+        if let (Some(seconds), Some(records)) = (seconds, line["accepted"].as_u64()) {
+            let last = series.last().map_or(seconds, |(last, _)| *last);
+            // Over midnight; a run does not take a day.
+            series.push((last + (seconds - last).rem_euclid(DAY), records));
+        }
+    }
+    series
 }
 
 /// What was logged under that message.
@@ -140,56 +136,23 @@ fn seconds(timestamp: &str) -> Option<f64> {
     Some(next()? * 3600.0 + next()? * 60.0 + next()?)
 }
 
-/// Between the first line with a tenth of the records and the first one with
-/// nine tenths: neither the join nor the last slow record counts.
-pub fn steady_rate(series: &[(f64, u64)]) -> Option<f64> {
-    let all = series.last()?.1;
-    let reaches = |tenths: u64| {
-        series
-            .iter()
-            .find(|(_, records)| *records >= all * tenths / 10)
-    };
-    let (first, last) = (reaches(1)?, reaches(9)?);
-    let elapsed = (last.0 - first.0).rem_euclid(86_400.0);
-    (elapsed > 0.0).then(|| (last.1 - first.1) as f64 / elapsed)
-}
-
-/// Between the first line with records and the first line with all of them.
-fn rate(series: &[(f64, u64)]) -> Option<f64> {
-    let all = series.last()?.1;
-    let first = series.iter().find(|(_, records)| *records > 0)?;
-    let last = series.iter().find(|(_, records)| *records == all)?;
-    let elapsed = (last.0 - first.0).rem_euclid(86_400.0);
-    (elapsed > 0.0).then(|| (last.1 - first.1) as f64 / elapsed)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_counts_from_the_first_records_to_the_first_sight_of_all() {
-        let series = [(1.0, 0), (2.0, 100), (3.0, 500), (4.0, 900), (9.0, 900)];
-        assert_eq!(rate(&series), Some(400.0));
-    }
-
-    #[test]
-    fn a_rate_over_midnight_is_told_and_one_over_no_time_is_not() {
-        assert_eq!(rate(&[(86_399.0, 100), (1.0, 300)]), Some(100.0));
-        assert_eq!(rate(&[(5.0, 100)]), None);
-        assert_eq!(rate(&[]), None);
+    fn midnight_is_passed_as_any_other_time() {
+        let line = |time, accepted: u64| {
+            let timestamp = format!("2026-01-31T{time}Z");
+            json!({"message": "status", "timestamp": timestamp, "accepted": accepted}).to_string()
+        };
+        let log = [line("23:59:59.5", 1), line("00:00:01.0", 7)].join("\n");
+        assert_eq!(confirmed(&log), [(86_399.5, 1), (86_401.0, 7)]);
     }
 
     #[test]
     fn times_of_the_day_are_read_to_the_microsecond() {
         assert_eq!(seconds("2026-01-31T01:01:01.500000Z"), Some(3661.5));
         assert_eq!(seconds("yesterday"), None);
-    }
-
-    #[test]
-    fn the_steady_rate_leaves_out_the_begin_and_the_end() {
-        let series = [(0.0, 0), (9.0, 100), (10.0, 500), (11.0, 900), (99.0, 1000)];
-        assert_eq!(steady_rate(&series), Some(400.0));
-        assert_eq!(steady_rate(&series[..1]), None);
     }
 }
