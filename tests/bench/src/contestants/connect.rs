@@ -46,7 +46,8 @@ impl Connect<'_> {
             ("plugin.discovery", "service_load".to_owned()),
         ];
         let connector = [
-            ("name", format!("bench-{}", self.turn)),
+            // Not a worker's: it would be asked to carry its positions over.
+            ("name", format!("peer-{}", self.turn)),
             ("connector.class", self.class.to_owned()),
             ("tasks.max", self.tasks.to_string()),
             ("topics", self.topic.to_owned()),

@@ -57,9 +57,14 @@ pub async fn run(case: &Case<'_>) -> Result<Finished> {
     let (worker, group) = start(case)?;
     let timeout = Duration::from_secs(120);
     eventually("all records are confirmed", timeout, async || {
-        let confirmed = confirmed(&worker.stderr()?);
-        let confirmed = confirmed.last().map_or(0, |(_, records)| *records);
-        ensure!(confirmed as usize >= case.records, "{confirmed} so far");
+        let log = worker.stderr()?;
+        let confirmed = confirmed(&log).last().map_or(0, |(_, records)| *records);
+        let trouble = || log.lines().rfind(|line| line.contains(r#""level":"ERROR""#));
+        ensure!(
+            confirmed as usize >= case.records,
+            "{confirmed} so far; {}",
+            trouble().unwrap_or_default()
+        );
         Ok::<_, anyhow::Error>(())
     })
     .await?;
