@@ -67,6 +67,7 @@ fn spec() -> PipelineSpec {
             terms: Terms::new(5, 2000),
             max_put_records: 10,
             tasks: 3,
+            max_in_flight_records: None,
             parking: None,
         },
         conversion: conversion_of_values(AsTheyAre),
@@ -74,7 +75,6 @@ fn spec() -> PipelineSpec {
         delivery_timeout: Duration::from_secs(60),
         flush: FlushPolicy::default(),
         accepts_after_put: false,
-        max_in_flight_records: None,
         error_log: ErrorLog {
             enable: true,
             include_messages: true,

@@ -2,18 +2,24 @@
 //! in.
 //!
 //! Closed, all tasks put. A put that finds the sink unavailable opens it, and
-//! so do puts that hang one after the other: no put begins until the sink has rested, then one task alone probes. The answer
-//! of anyone closes it, also of a put that was under way, and the tasks come
-//! back one more with each answer, so that a sink that has just come back is
-//! not run over.
+//! so do puts that hang one after the other: no put begins until the sink has
+//! rested, then one task alone probes. The answer of anyone closes it, also of
+//! a put that was under way, and the tasks come back one more with each answer,
+//! so that a sink that has just come back is not run over.
 //!
 //! Many records that fail one after the other are an outage too. Each has a
 //! back-off of its own, so they are tried on as before, and a sink that takes
-//! one now and then is not kept from it; but no more are fetched.
+//! one now and then is not kept from it; but others are only let in after ever
+//! longer rests, ever more of them.
+//!
+//! An outage that a put tells of begins and ends by what the tasks hear. One
+//! that shows in a row of records or puts does by the books, which have the
+//! row: the two cannot differ.
 //!
 //! A sink may be unavailable to one task only. That one rests by itself, ever
 //! longer, and from its second failure in a row on the others go on.
 
+mod in_vain;
 mod shared;
 
 use std::time::Duration;
@@ -21,6 +27,8 @@ use std::time::Duration;
 use ahash::AHashMap;
 use tokio::time::Instant;
 
+use in_vain::InVain;
+pub(crate) use in_vain::{Fetch, InHand, Vain};
 pub use shared::SharedCircuit;
 pub(crate) use shared::{log_begin, log_end};
 
@@ -50,36 +58,6 @@ enum State {
 pub struct Outage {
     pub cause: Cause,
     pub since: Instant,
-}
-
-/// What there is in a row, while nothing is delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Vain {
-    Records(usize),
-    /// That took too long.
-    Puts(usize),
-}
-
-impl Vain {
-    fn told(self, cause: &Cause) -> Cause {
-        let what = match self {
-            Self::Records(records) => format!("{records} records and more failed in a row"),
-            Self::Puts(puts) => {
-                format!("{puts} puts in a row took longer than share.delivery.timeout.ms")
-            }
-        };
-        cause.behind(&format!("{what}, none was delivered since"))
-    }
-}
-
-/// An outage that no put has told of as such. The records in hand may be to
-/// blame, all of them, so that others are let in: one, ever later.
-#[derive(Clone, Copy, Debug)]
-struct InVain {
-    vain: Vain,
-    limit: usize,
-    let_in: u32,
-    next_at: Instant,
 }
 
 /// A put that a task may begin.
@@ -157,22 +135,18 @@ impl Circuit {
         matches!(self.state, State::Closed)
     }
 
-    /// How many records may be open, if so few that it matters, while so many
-    /// are: in an outage none is fetched, but for a probe when all that is in
-    /// hand has been tried. The sink may refuse those alone. Where what is in
-    /// hand is tried on anyway, one more is let in after each rest.
-    pub(crate) fn bound(&mut self, open: usize, now: Instant) -> Option<usize> {
+    /// How many such records may be open, if so few that it matters, while
+    /// so many are: in an outage none is fetched, but for a probe when all that
+    /// is in hand has been tried. The sink may refuse those alone. Where all in
+    /// hand came to nothing others are let in after each rest.
+    pub(crate) fn bound(&mut self, fetch: Fetch, hand: InHand, now: Instant) -> Option<usize> {
         self.outage.as_ref()?;
-        let Some(in_vain) = &mut self.in_vain else {
-            let all_tried = self.failures as usize > open;
-            return Some(if all_tried { open + 1 } else { 0 });
-        };
-        if in_vain.next_at <= now {
-            in_vain.let_in += 1;
-            in_vain.limit = open + 1;
-            in_vain.next_at = now + self.policy.delay(in_vain.let_in, 1.0);
+        if let Some(in_vain) = &mut self.in_vain {
+            return Some(in_vain.bound(fetch, hand, &self.policy, now));
         }
-        Some(in_vain.limit)
+        let all_tried = self.failures as usize > hand.open;
+        let may_probe = all_tried && fetch == Fetch::OfTopics;
+        Some(if may_probe { hand.open + 1 } else { 0 })
     }
 
     /// When somebody may probe, if nobody does.
@@ -260,12 +234,8 @@ impl Circuit {
             return None;
         }
         let is_new = self.outage.is_none();
-        let in_vain = InVain {
-            vain,
-            limit: 0,
-            let_in: 0,
-            next_at: now + self.policy.delay(1, jitter),
-        };
+        let first_rest = self.policy.delay(1, jitter);
+        let in_vain = InVain::new(vain, now + first_rest);
         self.in_vain.get_or_insert(in_vain).vain = vain;
         match vain {
             Vain::Records(_) => {
@@ -300,7 +270,7 @@ impl Circuit {
     /// An outage, which may go on already.
     fn begin(&mut self, cause: &Cause, now: Instant) {
         let cause = match self.in_vain {
-            Some(in_vain) => in_vain.vain.told(cause),
+            Some(in_vain) => in_vain.told(cause),
             None => cause.clone(),
         };
         if let Some(outage) = &mut self.outage {
@@ -315,6 +285,16 @@ impl Circuit {
     /// outage was that this ends, if it does.
     pub(crate) fn answered(&mut self, task: u32, now: Instant) -> Option<Duration> {
         self.ill.remove(&task);
+        match self.in_vain {
+            Some(_) => None,
+            None => self.let_in(now),
+        }
+    }
+
+    /// The row of what came to nothing is over. Returns how long the outage was
+    /// that this ends, if it was one.
+    pub(crate) fn not_in_vain(&mut self, now: Instant) -> Option<Duration> {
+        self.in_vain.take()?;
         self.let_in(now)
     }
 
@@ -332,19 +312,8 @@ impl Circuit {
             self.state = State::Closed;
             self.failures = 0;
         }
-        self.in_vain = None;
         let outage = self.outage.take()?;
         Some(now.saturating_duration_since(outage.since))
-    }
-
-    /// The sink took or rejected a record of all those that it is thought to
-    /// take none of: whoever told so may not have heard of it yet. Returns how
-    /// long the outage was that this ends, if it does.
-    pub(crate) fn is_there(&mut self, now: Instant) -> Option<Duration> {
-        match self.state {
-            State::Holding => self.let_in(now),
-            _ => None,
-        }
     }
 
     /// Puts came to an end that tells nothing about the sink.

@@ -8,6 +8,7 @@ use futures::stream::poll_fn;
 use tokio::time::Instant;
 
 use crate::books::SharedBooks;
+use crate::circuit::{Fetch, InHand};
 use crate::credit::Credit;
 use crate::inbox::Inbox;
 use crate::kill_switch::KillSwitch;
@@ -43,6 +44,8 @@ struct Look {
     /// How far the open records of one partition may reach.
     span: usize,
     open_parked: usize,
+    /// Of whatever topic.
+    untried: usize,
     returns: Returns,
     is_pinned: bool,
     is_clogged: bool,
@@ -95,6 +98,7 @@ impl Poller {
             partitions: ledger.partitions(),
             span,
             open_parked,
+            untried: books.queue().fresh(),
             returns: books.returns(),
             is_pinned: ledger.waits_for_flush(span as u64),
             is_clogged: books.is_clogged(),
@@ -114,8 +118,10 @@ impl Poller {
         let records = self.window.observe(seen);
         let (books, kill) = (Arc::clone(&self.links.books), self.links.kill.clone());
         let closed = || is_clogged || !books.is_polling() || kill.is_dead();
-        let bound = books.circuit().bound(seen.open);
-        let records = bound.map_or(records, |bound| self.window.at_least(bound).min(bound));
+        let untried = look.untried;
+        let bound = |fetch, open| books.circuit().bound(fetch, InHand { open, untried });
+        let of_topics = bound(Fetch::OfTopics, seen.open);
+        let records = of_topics.map_or(records, |bound| self.window.at_least(bound).min(bound));
         let records = if closed() { 0 } else { records };
         if look.is_pinned || self.is_exhausted(&seen, records) {
             books.flush_call.call();
@@ -125,7 +131,8 @@ impl Poller {
             // The supervisor, on its own thread, has closed it in between.
             self.links.credit.set_window_records(0);
         }
-        self.read_parked(now, &look, || bound.is_some() || closed());
+        let parked = bound(Fetch::OfParked, look.open_parked);
+        self.read_parked(now, &look, parked, closed);
         self.links
             .view
             .update_by(&self.links.kill, &self.links.connector, |view| {
@@ -134,11 +141,18 @@ impl Poller {
     }
 
     /// Opens the window of the parking topic when it is to be read.
-    fn read_parked(&mut self, now: Instant, look: &Look, is_closed: impl Fn() -> bool) {
+    fn read_parked(
+        &mut self,
+        now: Instant,
+        look: &Look,
+        bound: Option<usize>,
+        is_closed: impl Fn() -> bool,
+    ) {
         let (Some(reader), Some(credit)) = (&mut self.reader, &self.links.parked) else {
             return;
         };
-        let is_wanted = !is_closed();
+        let most = bound.unwrap_or(usize::MAX);
+        let is_wanted = !is_closed() && look.open_parked < most;
         let window = reader.window(&Seen {
             now,
             returns: look.returns,
@@ -146,7 +160,7 @@ impl Poller {
             is_wanted,
             is_up: self.links.view.is_up(&self.links.connector),
         });
-        credit.set_window_records(window);
+        credit.set_window_records(window.min(most));
         if window > 0 && is_closed() {
             credit.set_window_records(0);
         }

@@ -68,8 +68,6 @@ pub struct PipelineSpec {
     /// `share.acknowledge.after=put`: a sink that buffers is taken at its word
     /// before the flush, and what it loses then is lost.
     pub accepts_after_put: bool,
-    /// `share.max.in.flight.records`; `None` adapts.
-    pub max_in_flight_records: Option<usize>,
     pub error_log: ErrorLog,
     /// Where records go that are put aside; `None`: the broker is told.
     pub dead_letters: Option<Arc<dyn DeadLetterQueue>>,

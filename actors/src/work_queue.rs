@@ -115,6 +115,8 @@ pub struct WorkQueue {
     fresh: VecDeque<Segment>,
     fresh_records: usize,
     again: VecDeque<Work>,
+    /// Some of those were taken last.
+    was_again: bool,
     later: BinaryHeap<Reverse<Later>>,
     waiting_records: usize,
     sequence: u64,
@@ -163,6 +165,12 @@ impl WorkQueue {
                 .iter()
                 .map(|work| work.records.len())
                 .sum::<usize>()
+    }
+
+    /// Of these, the records that were never put.
+    #[must_use]
+    pub const fn fresh(&self) -> usize {
+        self.fresh_records
     }
 
     /// Records that wait for their time.
@@ -232,10 +240,14 @@ impl WorkQueue {
     }
 
     /// The next work for one of `tasks` tasks: a fair share of what is there,
-    /// so that all have something to do, and at most `max` records.
+    /// so that all have something to do, and at most `max` records. What failed
+    /// before takes turns with what is fresh: many that fail on, and keep the
+    /// tasks busy with that, must not keep others from their first try.
     pub fn take(&mut self, now: Instant, tasks: usize, max: usize) -> Option<Work> {
         self.wake(now);
-        if let Some(work) = self.again.pop_front() {
+        let is_turn_of_fresh = std::mem::take(&mut self.was_again) && self.fresh_records > 0;
+        if !is_turn_of_fresh && let Some(work) = self.again.pop_front() {
+            self.was_again = true;
             return Some(work);
         }
         if self.fresh_records == 0 {
@@ -373,6 +385,24 @@ mod tests {
         let later = queue.take(now + Duration::from_secs(1), 1, 1).unwrap();
         assert_eq!((later.records.len(), later.history), (3, KILLED));
         assert_eq!(queue.waiting(), 0);
+    }
+
+    #[test]
+    fn records_that_fail_on_and_fresh_ones_take_turns() {
+        let mut queue = queue_of(6);
+        let now = Instant::now();
+        let fail = |queue: &mut WorkQueue| {
+            let bad = Work::new(records(10..12), Holds::default());
+            queue.push_again(bad);
+        };
+        let mut firsts = Vec::new();
+        for _ in 0..6 {
+            // As fast as they are taken.
+            fail(&mut queue);
+            let work = queue.take(now, 1, 3).unwrap();
+            firsts.push(work.records[0].offset);
+        }
+        assert_eq!(firsts, [10, 0, 10, 3, 10, 10]);
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl Running {
             records: None,
             bytes: None,
         };
-        spec.max_in_flight_records = Some(1000);
+        spec.policy.max_in_flight_records = Some(1000);
         change(&mut spec);
         let TestPipeline {
             source,
@@ -150,7 +150,7 @@ async fn the_wall_clock_brings_a_flush_also_when_no_more_records_come() {
 async fn when_the_source_can_give_no_more_it_is_flushed() {
     tokio::time::pause();
     let running = Running::start(&delivering(), |spec| {
-        spec.max_in_flight_records = Some(40);
+        spec.policy.max_in_flight_records = Some(40);
     });
     let began = Instant::now();
     running

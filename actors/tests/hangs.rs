@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use sluice_actors::books::Tolerance;
+use sluice_actors::books::{Policy, Tolerance};
 use sluice_actors::conversion::Conversion;
 use sluice_actors::live_view::{ConnectorState, ConnectorView, LiveView};
 use sluice_actors::ports::converter::{ConvertError, Converter};
@@ -104,9 +104,11 @@ impl Setting {
     fn start_on(self, threads: &Threads) -> Running {
         let spec = PipelineSpec {
             delivery_timeout: self.delivery_timeout,
-            max_in_flight_records: Some(1000),
             ..spec(
-                policy(4, self.tolerance),
+                Policy {
+                    max_in_flight_records: Some(1000),
+                    ..policy(4, self.tolerance)
+                },
                 self.conversion,
                 Arc::new(self.sink),
             )

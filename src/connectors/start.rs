@@ -377,6 +377,7 @@ fn pipeline_spec(
             ),
             max_put_records: config.max_put_records,
             tasks: config.tasks_max,
+            max_in_flight_records: config.share.max_in_flight_records,
             parking: config.parking.as_ref().map(|parking| ParkingPolicy {
                 after: parking.after,
                 backoff: parking.backoff,
@@ -397,7 +398,6 @@ fn pipeline_spec(
             bytes: config.flush.bytes,
         },
         accepts_after_put: config.flush.accepts_after_put,
-        max_in_flight_records: config.share.max_in_flight_records,
         error_log: config.errors.log,
         dead_letters: None,
         parking: None,

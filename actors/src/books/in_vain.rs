@@ -1,6 +1,6 @@
-//! Records that failed in a row, while none was delivered or rejected. A few of them may be
-//! to blame themselves; many mean that the sink takes none at all, whatever it
-//! answers for each. Pure; the time is passed in.
+//! Records that failed in a row, while none was delivered or rejected. A few of
+//! them may be to blame themselves; many mean that the sink takes none at all,
+//! whatever it answers for each. Pure; the time is passed in.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use ahash::AHashMap;
 use tokio::time::Instant;
 
 use super::settling::PutRef;
-use super::{Books, Effects, Notice};
+use super::{Books, Effects, Notice, Policy};
 use crate::circuit::Vain;
 use crate::outcome::Cause;
 use crate::record::{SinkRecord, TopicId};
@@ -16,25 +16,35 @@ use crate::record::{SinkRecord, TopicId};
 /// A row that lasts no longer may be chance, with a sink that takes some.
 const SHORTEST_OUTAGE: Duration = Duration::from_secs(30);
 
-/// So many records, one after the other, are not the ones to blame.
-const fn many(tasks: usize) -> usize {
-    at_least(16, tasks)
+/// Fewer that fail may be to blame, each of them.
+const FEWEST: usize = 4;
+
+/// So many in a row are not the ones to blame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Many {
+    records: usize,
+    /// That hang, though it may be over the same records.
+    puts: usize,
 }
 
-/// Nor are those of so many puts that hang, though they may be the same.
-const fn many_puts(tasks: usize) -> usize {
-    at_least(4, tasks)
-}
-
-const fn at_least(least: usize, tasks: usize) -> usize {
-    if 2 * tasks > least { 2 * tasks } else { least }
+impl Many {
+    /// Behind a smaller window there are never more records in hand, and no
+    /// more tasks have any.
+    fn of(policy: &Policy) -> Self {
+        let window = policy.max_in_flight_records.unwrap_or(usize::MAX);
+        let twice = 2 * policy.tasks.min(window);
+        Self {
+            records: twice.max(16).min(window).max(FEWEST),
+            puts: twice.max(FEWEST),
+        }
+    }
 }
 
 /// See the module. By where the records come from: one that comes back, from
 /// the broker or the parking topic, is the same.
 #[derive(Debug)]
 pub(super) struct InVain {
-    tasks: usize,
+    many: Many,
     /// With the acquisition under which each failed first.
     records: AHashMap<(TopicId, i32, i64), u32>,
     /// Puts that took too long.
@@ -44,9 +54,9 @@ pub(super) struct InVain {
 }
 
 impl InVain {
-    pub(super) fn new(tasks: usize) -> Self {
+    pub(super) fn new(policy: &Policy) -> Self {
         Self {
-            tasks,
+            many: Many::of(policy),
             records: AHashMap::new(),
             hung: 0,
             since: None,
@@ -69,11 +79,11 @@ impl InVain {
     }
 
     fn are_many_records(&self) -> bool {
-        self.records.len() >= many(self.tasks)
+        self.records.len() >= self.many.records
     }
 
     fn are_many_puts(&self) -> bool {
-        self.hung >= many_puts(self.tasks)
+        self.hung >= self.many.puts
     }
 
     /// Whether it was given back since it failed in this row.
@@ -87,10 +97,10 @@ impl InVain {
         if lasted < SHORTEST_OUTAGE {
             None
         } else if self.are_many_puts() {
-            Some(Vain::Puts(many_puts(self.tasks)))
+            Some(Vain::Puts(self.many.puts))
         } else {
             self.are_many_records()
-                .then_some(Vain::Records(many(self.tasks)))
+                .then_some(Vain::Records(self.many.records))
         }
     }
 }
@@ -119,7 +129,7 @@ impl Books {
     /// The sink took a record or rejected it: it is there.
     pub(super) fn note_answer(&mut self, effects: &mut Effects) {
         if self.in_vain.clear()
-            && let Some(lasted) = self.circuit.is_there()
+            && let Some(lasted) = self.circuit.not_in_vain()
         {
             effects.notices.push(Notice::SinkIsBack { lasted });
         }
@@ -162,13 +172,13 @@ impl Books {
 mod tests {
     use super::super::tests::{books, deliver, ranges};
     use super::*;
-    use crate::books::{Policy, Put, PutEnd, Retriable, Tolerance};
+    use crate::books::{Put, PutEnd, Retriable, Tolerance};
     use crate::credit::Credit;
     use crate::outcome::{Outcome, Rejection, Stage};
     use crate::ports::sink::SinkError;
     use crate::ports::source::Settlement;
 
-    const MANY: i64 = many(1) as i64;
+    const MANY: i64 = 16;
     const SECOND: Duration = Duration::from_secs(1);
 
     fn books_with(timeout: Option<Duration>) -> Books {

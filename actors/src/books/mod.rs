@@ -132,7 +132,7 @@ impl Books {
             queue: WorkQueue::default(),
             puts: Puts::default(),
             failing: AHashMap::new(),
-            in_vain: InVain::new(policy.tasks),
+            in_vain: InVain::new(&policy),
             letters: Letters::default(),
             writes_dead_letters: false,
             withheld: AHashMap::new(),

@@ -45,6 +45,8 @@ pub struct Policy {
     /// `max.put.records`.
     pub max_put_records: usize,
     pub tasks: usize,
+    /// `share.max.in.flight.records`; `None` adapts.
+    pub max_in_flight_records: Option<usize>,
     /// `None`: no record is parked.
     pub parking: Option<ParkingPolicy>,
 }

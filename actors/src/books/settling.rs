@@ -112,6 +112,9 @@ impl Books {
         if taken > 0 {
             self.delivered_at = Some(self.now);
             self.newest_taken = self.newest_taken.max(Some(put.handed_out));
+        }
+        if !places.is_empty() {
+            // Also of records that are not ours any more.
             self.note_answer(effects);
         }
     }

@@ -31,6 +31,7 @@ pub(super) fn books(retry_timeout: Option<Duration>, tolerance: Tolerance) -> Bo
         terms: Terms::new(5, 2000),
         max_put_records: 10,
         tasks: 1,
+        max_in_flight_records: None,
         parking: None,
     };
     Books::new(policy, Credit::new(1000))

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{Circuit, Outage, Permit, Refusal, Refused, Vain};
+use super::{Circuit, Fetch, InHand, Outage, Permit, Refusal, Refused, Vain};
 use crate::outcome::Cause;
 use crate::retry::RetryPolicy;
 use crate::until::until;
@@ -43,8 +43,8 @@ impl SharedCircuit {
         self.circuit.lock().outage().is_some()
     }
 
-    pub(crate) fn bound(&self, open: usize) -> Option<usize> {
-        self.circuit.lock().bound(open, Instant::now())
+    pub(crate) fn bound(&self, fetch: Fetch, hand: InHand) -> Option<usize> {
+        self.circuit.lock().bound(fetch, hand, Instant::now())
     }
 
     /// Whether all tasks may put.
@@ -112,8 +112,8 @@ impl SharedCircuit {
         }
     }
 
-    pub(crate) fn is_there(&self) -> Option<Duration> {
-        let outage = self.circuit.lock().is_there(Instant::now())?;
+    pub(crate) fn not_in_vain(&self) -> Option<Duration> {
+        let outage = self.circuit.lock().not_in_vain(Instant::now())?;
         self.changed.notify_waiters();
         Some(outage)
     }

@@ -42,7 +42,8 @@ impl Tried {
     }
 
     fn bound(&mut self, open: usize) -> Option<usize> {
-        self.circuit.bound(open, self.now)
+        let hand = InHand { open, untried: 0 };
+        self.circuit.bound(Fetch::OfTopics, hand, self.now)
     }
 
     fn answer(&mut self, task: u32) -> Option<Duration> {
@@ -98,24 +99,112 @@ fn records_in_vain_are_an_outage_in_which_they_are_tried_on() {
     assert!(tried.circuit.admits(1) && !tried.circuit.is_closed());
     assert_eq!(tried.circuit.outages(), 1);
     tried.wait(1000);
-    assert_eq!(tried.answer(1), Some(Duration::from_secs(1)));
+    let lasted = tried.circuit.not_in_vain(tried.now);
+    assert_eq!(lasted, Some(Duration::from_secs(1)));
     assert!(tried.circuit.is_closed(), "at once");
 }
 
-#[test]
-fn in_an_outage_that_records_tell_of_others_are_let_in_ever_later() {
-    let mut tried = Tried::new();
-    tried.in_vain(Vain::Records(16));
-    let mut open = 20;
+/// A sink that fails all that is fetched, for so long: when others were let in,
+/// and how many.
+fn let_in(tried: &mut Tried, seconds: u64, open: &mut usize) -> Vec<(u64, usize)> {
     let mut let_in = Vec::new();
-    for at in (0..10_000).step_by(100) {
-        if tried.circuit.bound(open, tried.now) > Some(open) {
-            open += 1;
-            let_in.push(at);
+    for at in (0..seconds * 1000).step_by(100) {
+        let bound = tried.bound(*open).unwrap_or_default();
+        if bound > *open {
+            let_in.push((at, bound - *open));
+            *open = bound;
         }
         tried.wait(100);
     }
-    assert_eq!(let_in, [300, 600, 1200, 2400, 4800, 9600]);
+    let_in
+}
+
+#[test]
+fn those_behind_many_that_fail_are_let_in_ever_later_and_twice_as_many_each_time() {
+    let mut tried = Tried::new();
+    tried.in_vain(Vain::Records(16));
+    let mut open = 20;
+    let first = let_in(&mut tried, 10, &mut open);
+    let gentle = [
+        (300, 1),
+        (600, 2),
+        (1200, 4),
+        (2400, 8),
+        (4800, 16),
+        (9600, 32),
+    ];
+    assert_eq!(first, gentle);
+    let_in(&mut tried, 127, &mut open);
+    assert_eq!(open, 20 + 1023, "a thousand in minutes");
+    tried.circuit.not_in_vain(tried.now);
+    assert_eq!(tried.bound(open), None);
+    tried.in_vain(Vain::Records(16));
+    assert_eq!(let_in(&mut tried, 1, &mut open), gentle[..2], "anew");
+}
+
+#[test]
+fn no_more_are_let_in_before_those_have_come_and_have_been_tried() {
+    let mut tried = Tried::new();
+    tried.in_vain(Vain::Records(16));
+    tried.wait(300);
+    assert_eq!(tried.bound(20), Some(21));
+    tried.wait(3_600_000);
+    assert_eq!(tried.bound(20), Some(21), "an hour without any");
+    let hand = InHand {
+        open: 21,
+        untried: 1,
+    };
+    for _ in 0..2 {
+        let bound = tried.circuit.bound(Fetch::OfTopics, hand, tried.now);
+        assert_eq!(bound, Some(21), "it waits for a task");
+        tried.wait(299);
+    }
+    assert_eq!(tried.bound(21), Some(21), "no rest since");
+    tried.wait(1);
+    assert_eq!(tried.bound(21), Some(23));
+}
+
+#[test]
+fn behind_puts_that_hang_one_is_let_in_for_each_probe() {
+    let mut tried = Tried::new();
+    tried.in_vain(Vain::Puts(8));
+    let lots: Vec<usize> = let_in(&mut tried, 10, &mut 20)
+        .into_iter()
+        .map(|(_, records)| records)
+        .collect();
+    assert_eq!(lots, [1; 6]);
+}
+
+#[test]
+fn parked_records_are_let_in_beside_the_others_unless_a_put_tells_of_the_outage() {
+    let mut tried = Tried::new();
+    tried.in_vain(Vain::Records(16));
+    tried.wait(300);
+    assert_eq!(tried.bound(20), Some(21));
+    let parked = |tried: &mut Tried, open| {
+        let hand = InHand { open, untried: 0 };
+        tried.circuit.bound(Fetch::OfParked, hand, tried.now)
+    };
+    assert_eq!(parked(&mut tried, 3), Some(4));
+    tried.refuse(0, 1, None);
+    assert_eq!(parked(&mut tried, 0), Some(0));
+    assert_eq!(tried.bound(0), Some(1), "a probe needs one");
+}
+
+/// It hears of the delivery before the books do, which may enter one more
+/// failure in between.
+#[test]
+fn what_a_task_hears_ends_no_outage_that_the_books_have_begun() {
+    for vain in [Vain::Records(16), Vain::Puts(8)] {
+        let mut tried = Tried::new();
+        tried.in_vain(vain);
+        assert_eq!(tried.answer(1), None);
+        assert_eq!(tried.in_vain(vain), None, "the same outage");
+        assert!(tried.circuit.not_in_vain(tried.now).is_some());
+        assert_eq!(tried.circuit.outages(), 1);
+        assert_eq!(tried.circuit.not_in_vain(tried.now), None, "told once");
+        assert!(tried.permit(1).is_some());
+    }
 }
 
 #[test]
@@ -137,7 +226,7 @@ fn puts_that_hang_leave_it_to_one_probe_and_failed_ones_keep_it_open() {
     }
     assert_eq!(rests, [600, 1200, 2400]);
     assert_eq!(tried.circuit.outages(), 1);
-    assert!(tried.answer(1).is_some());
+    assert!(tried.circuit.not_in_vain(tried.now).is_some());
     assert!(tried.in_vain(Vain::Puts(8)).is_some(), "another one");
 }
 

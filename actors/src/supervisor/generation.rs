@@ -119,7 +119,7 @@ impl Generation {
             parked: parts.spec.parking.as_ref().map(|it| Arc::clone(&it.credit)),
         };
         let tasks = parts.spec.policy.tasks;
-        let window = match parts.spec.max_in_flight_records {
+        let window = match parts.spec.policy.max_in_flight_records {
             Some(records) => Window::fixed(records),
             None => Window::new(tasks),
         };

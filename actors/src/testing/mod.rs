@@ -63,6 +63,7 @@ pub fn policy(tasks: usize, tolerance: Tolerance) -> Policy {
         terms: Terms::new(5, 2000),
         max_put_records: 500,
         tasks,
+        max_in_flight_records: None,
         parking: None,
     }
 }
@@ -79,7 +80,6 @@ pub fn spec(policy: Policy, conversion: Conversion, sink: Arc<dyn SinkFactory>) 
         delivery_timeout: Duration::from_secs(60),
         flush: FlushPolicy::default(),
         accepts_after_put: false,
-        max_in_flight_records: None,
         error_log: ErrorLog {
             enable: true,
             include_messages: true,
