@@ -281,6 +281,28 @@ async fn records_that_the_sink_refuses_among_others_hold_those_up_ever_less() {
     assert!(running.came_once());
 }
 
+/// They take all the time of the tasks, and are due again before these are
+/// free: others get to them in between.
+#[actix::test]
+async fn records_that_fail_on_leave_the_tasks_to_those_that_were_never_put() {
+    const BAD: i64 = 50;
+    tokio::time::pause();
+    let service = Service::new(
+        |_, chunk| match chunk.iter().any(|record| record.offset < BAD) {
+            true => Err(SinkError::Retry("not this one".into())),
+            false => Ok(()),
+        },
+    );
+    let mut policy = Policy {
+        max_put_records: 1,
+        ..tasks()
+    };
+    policy.retry.max_delay = Duration::from_millis(1);
+    let running = Running::start(&service, policy);
+    running.until("some others", |it| it.accepted() >= 20).await;
+    assert!(running.came_once());
+}
+
 #[actix::test]
 async fn an_outage_that_flushes_meet_is_probed_and_ends_alike() {
     tokio::time::pause();

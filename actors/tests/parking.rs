@@ -312,6 +312,29 @@ async fn a_parked_record_is_not_written_again_and_again_in_an_outage() {
     assert_eq!(running.parking.kept().len(), written);
 }
 
+fn takes_the_odd_one_alone(record: &SinkRecord) -> Act {
+    match record.offset {
+        ODD => Act::Deliver,
+        _ => Act::Retry,
+    }
+}
+
+/// It comes due while the records in hand look like an outage.
+#[actix::test]
+async fn a_parked_record_is_fetched_though_all_in_hand_fail() {
+    let running = Setting::default().start();
+    let flow = running.keep_coming();
+    running.until_parked(1).await;
+    running.set_sink(takes_the_odd_one_alone);
+    let is_outage = |it: &Running| it.view().outage.is_some();
+    let began = running.until("an outage", is_outage).await;
+    assert_eq!(running.parking.source().delivery_count(0, 0), 0);
+    drop(flow);
+    let delivered = |it: &Running| it.sink.seen().delivered.lock().contains(&(0, ODD));
+    let came = running.until("it is delivered", delivered).await;
+    assert!(came - began < 2 * MINUTE, "{came:?}");
+}
+
 /// It can be delivered, but not be written: too large, perhaps.
 #[actix::test]
 async fn a_record_that_cannot_be_parked_goes_back_to_its_sink() {
