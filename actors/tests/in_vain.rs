@@ -279,3 +279,21 @@ async fn an_outage_behind_a_small_window_costs_no_attempt() {
         assert_eq!(running.shown().outages, 1, "{case}");
     }
 }
+
+#[actix::test]
+async fn hundreds_that_fail_on_do_not_delay_a_new_one_once_another_was_taken() {
+    tokio::time::pause();
+    let policy = with_the_longest_rests(None);
+    let running = Running::start(takes_all_but_the_first(), policy, BAD + 1);
+    for delivered in 1..30 {
+        let began = Instant::now();
+        running
+            .until("delivered", |it| it.pipeline.accepted() == delivered)
+            .await;
+        let took = began.elapsed();
+        assert!(delivered == 1 || took < SECOND, "{took:?}: {delivered}");
+        tokio::time::sleep(SECOND).await;
+        running.pipeline.source.append(0, b"good");
+    }
+    assert_eq!(running.shown().outages, 1);
+}
