@@ -38,6 +38,7 @@ struct Outage {
     reply: Reply,
     retry_timeout_ms: Option<&'static str>,
     window: u64,
+    per_second: usize,
     /// How many may be given back, since there were not too many yet.
     released: u64,
     words: &'static str,
@@ -51,6 +52,7 @@ async fn a_bad_gateway_for_ten_lock_times_archives_nothing_whatever_the_retry_ti
         reply: Reply::status(502),
         retry_timeout_ms: None,
         window: WINDOW,
+        per_second: 100,
         released: 0,
         words: "records and more failed in a row",
     };
@@ -71,8 +73,10 @@ async fn a_bad_gateway_for_ten_lock_times_archives_nothing_whatever_the_retry_ti
         nothing_is_lost_in(Outage {
             stem: "bad-gateway-narrow",
             retry_timeout_ms: none,
-            window: MANY / 2,
-            released: MANY,
+            // Of both partitions together fewer than that.
+            window: MANY / 4,
+            per_second: 20,
+            released: MANY / 2,
             ..outage.clone()
         }),
     )?;
@@ -86,6 +90,7 @@ async fn a_service_that_never_answers_for_ten_lock_times_archives_nothing() -> R
         reply: Reply::Hang,
         retry_timeout_ms: None,
         window: WINDOW,
+        per_second: 100,
         // What the first put of each task had that hung twice.
         released: 10 * TASKS as u64,
         words: "puts in a row took longer",
@@ -128,7 +133,7 @@ async fn nothing_is_lost_in(outage: Outage) -> Result<()> {
     let receiver = service.start().await?;
     let worker = start(&stage, &outage, &receiver).await?;
     let api = Api::of(&worker).await?;
-    let load = Load::start(&stage, PARTITIONS, 100);
+    let load = Load::start(&stage, PARTITIONS, outage.per_second);
     let some = |status: &Value| status["accepted"].as_u64() > Some(100);
     wait_for_status(&worker, "it delivers", PATIENCE, some).await?;
 
@@ -179,7 +184,7 @@ async fn a_good_record_behind_hundreds_that_fail_is_delivered_soon() -> Result<(
     let stage = Stage::set("hundreds-fail", 1).await?;
     let records = json_records(BAD + GOOD, 1, 100);
     // The broker gives out whole batches.
-    let small = &[("batch.num.messages", "5")];
+    let small = &[("batch.num.messages", "1")];
     produce_with(stage.kafka.bootstrap_servers(), &stage.name, records, small).await?;
     let all: Vec<String> = ids(BAD + GOOD).collect();
     let (bad, good) = all.split_at(BAD);
