@@ -1,8 +1,6 @@
 //! An operator changes a group's settings while a worker holds its records: the
 //! brokers keep to what is set at once, and the worker must follow.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -11,11 +9,12 @@ use serde_json::{Value, json};
 use sluice_test_support::consume::{Received, read_topic};
 use sluice_test_support::counting::Tally;
 use sluice_test_support::produce::{ids, json_records, produce};
-use sluice_test_support::receiver::{Receiver, Reply};
+use sluice_test_support::receiver::Reply;
 use sluice_test_support::wait::eventually;
 use sluice_test_support::worker::Worker;
 
 use crate::history::{lines_of, log};
+use crate::service::Service;
 use crate::stage::{Stage, wait_for_status};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -30,61 +29,26 @@ fn read_often(connector: &mut Value) {
     connector["consumer.override.metadata.max.age.ms"] = json!("300");
 }
 
-/// An endpoint that answers as it is told.
-struct Endpoint {
-    receiver: Receiver,
-    status: Arc<AtomicU16>,
-    /// How many it takes first, whatever it answers else.
-    takes: Arc<AtomicUsize>,
-}
-
-impl Endpoint {
-    async fn answering(status: u16) -> Result<Self> {
-        let status = Arc::new(AtomicU16::new(status));
-        let takes = Arc::<AtomicUsize>::default();
-        let (plan, left) = (Arc::clone(&status), Arc::clone(&takes));
-        let take = |left: usize| left.checked_sub(1);
-        let receiver = Receiver::start(move |_| {
-            let is_taken = left.try_update(Ordering::SeqCst, Ordering::SeqCst, take);
-            Reply::status(is_taken.map_or_else(|_| plan.load(Ordering::SeqCst), |_| 200))
-        });
-        Ok(Self {
-            receiver: receiver.await?,
-            status,
-            takes,
-        })
-    }
-
-    /// Returns how many have come before.
-    fn answers(&self, status: u16) -> usize {
-        self.status.store(status, Ordering::SeqCst);
-        self.receiver.count()
-    }
-
-    /// What has come since so many had.
-    fn since(&self, before: usize) -> Tally {
-        let arrivals = self.receiver.arrivals();
-        let bodies = arrivals.iter().skip(before).map(|it| &*it.body);
-        Tally::from_json_values(bodies, "/id")
-    }
-
-    /// Waits until each record but one has come so often.
-    async fn wait_for_all_but_one(&self, before: usize, times: usize) -> Result<()> {
-        eventually("the records are tried on", MINUTE, async || {
-            let tried = self.since(before);
-            let often = ids(RECORDS).filter(|id| tried.count(id) >= times);
-            let often = often.count();
-            ensure!(often >= RECORDS - 1, "{often} came {times} times");
-            Ok(())
-        })
-        .await
-    }
+/// Waits until each record but one has come so often since `before` had come.
+async fn wait_for_all_but_one(service: &Service, before: usize, times: usize) -> Result<()> {
+    eventually("the records are tried on", MINUTE, async || {
+        let tried = {
+            let arrivals = service.receiver.arrivals();
+            let bodies = arrivals.iter().skip(before).map(|it| &*it.body);
+            Tally::from_json_values(bodies, "/id")
+        };
+        let often = ids(RECORDS).filter(|id| tried.count(id) >= times);
+        let often = often.count();
+        ensure!(often >= RECORDS - 1, "{often} came {times} times");
+        Ok(())
+    })
+    .await
 }
 
 /// Records that have been delivered once, by a worker that was killed, and a
-/// worker that holds some of them for an endpoint that is down. The group lets
+/// worker that holds some of them for a service that is down. The group lets
 /// each be delivered ten times.
-async fn second_delivery(stem: &str, keys: &[(&str, &str)]) -> Result<(Stage, Endpoint, Worker)> {
+async fn second_delivery(stem: &str, keys: &[(&str, &str)]) -> Result<(Stage, Service, Worker)> {
     let stage = Stage::set(stem, 2).await?;
     let settings = [(LIMIT, "10"), ("share.record.lock.duration.ms", "5000")];
     stage.admin.alter_group(&stage.group(), &settings).await?;
@@ -99,9 +63,10 @@ async fn second_delivery(stem: &str, keys: &[(&str, &str)]) -> Result<(Stage, En
     wait_for_status(&first, "it has them all", MINUTE, has_all).await?;
     first.kill()?;
 
-    let endpoint = Endpoint::answering(503).await?;
+    let service = Service::up().await?;
+    service.answers(Reply::status(503));
     let mut connector = stage.connector("http", 2);
-    connector["http.url"] = json!(endpoint.receiver.url("/"));
+    connector["http.url"] = json!(service.receiver.url("/"));
     connector["errors.retry.delay.max.ms"] = json!("500");
     read_often(&mut connector);
     for (key, value) in keys {
@@ -114,7 +79,7 @@ async fn second_delivery(stem: &str, keys: &[(&str, &str)]) -> Result<(Stage, En
             && status["delivery_limit"] == 10
     };
     wait_for_status(&second, "it holds some", MINUTE, holds).await?;
-    Ok((stage, endpoint, second))
+    Ok((stage, service, second))
 }
 
 /// The operator changes the limit, and the worker says so.
@@ -137,20 +102,21 @@ async fn change_limit(stage: &Stage, worker: &Worker, from: u16, to: u16) -> Res
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_that_is_lowered_under_open_records_archives_none_of_them() -> Result<()> {
     let keys = [("share.retriable", "release")];
-    let (stage, endpoint, worker) = second_delivery("lowered", &keys).await?;
+    let (stage, service, worker) = second_delivery("lowered", &keys).await?;
     change_limit(&stage, &worker, 10, 2).await?;
     // One is taken, or it would go on as the outage that it was. By the old limit
     // all others would go back now, and be gone.
-    let before = endpoint.answers(500);
-    endpoint.takes.store(1, Ordering::SeqCst);
-    endpoint.wait_for_all_but_one(before, 2).await?;
-    endpoint.answers(200);
+    service.answers(Reply::status(500));
+    let before = service.receiver.count();
+    service.spares_one();
+    wait_for_all_but_one(&service, before, 2).await?;
+    service.answers(Reply::ok());
     let all = |status: &Value| status["accepted"] == RECORDS && status["in_flight"] == 0;
     let status = wait_for_status(&worker, "all are accepted", MINUTE, all).await?;
     for field in ["released", "lost", "rejected"] {
         assert_eq!(status[field], 0, "{field} of {status}");
     }
-    assert!(endpoint.since(before).missing(ids(RECORDS)).is_empty());
+    service.tally().exactly_once(ids(RECORDS))?;
     stage.wait_until_consumed(MINUTE).await?;
     change_limit(&stage, &worker, 2, 7).await?;
     assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
@@ -164,11 +130,11 @@ async fn what_is_tolerated_is_put_aside_on_the_last_attempt_by_the_lowered_limit
         ("errors.retry.timeout", "0"),
         ("errors.log.enable", "true"),
     ];
-    let (stage, endpoint, worker) = second_delivery("lowered-aside", &keys).await?;
+    let (stage, service, worker) = second_delivery("lowered-aside", &keys).await?;
     change_limit(&stage, &worker, 10, 2).await?;
     // One is taken, or it would go on as the outage that it was.
-    endpoint.answers(500);
-    endpoint.takes.store(1, Ordering::SeqCst);
+    service.answers(Reply::status(500));
+    service.spares_one();
     let all = |status: &Value| status["rejected"] == RECORDS - 1 && status["in_flight"] == 0;
     let status = wait_for_status(&worker, "all are put aside", MINUTE, all).await?;
     assert_eq!(status["released"], 0, "{status}");

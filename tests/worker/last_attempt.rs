@@ -1,64 +1,37 @@
-//! A record on its last delivery attempt while its endpoint is down: nothing
+//! A record on its last delivery attempt while its service is down: nothing
 //! may give it back, and where that cannot be helped, it is told.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use sluice_test_support::counting::Tally;
 use sluice_test_support::produce::{ids, json_records, produce};
-use sluice_test_support::receiver::{Receiver, Reply};
+use sluice_test_support::receiver::Reply;
 use sluice_test_support::worker::Worker;
 
 use crate::api::Api;
 use crate::history::log;
+use crate::service::Service;
 use crate::stage::{Stage, wait_for_status};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const LIMIT: &str = "share.delivery.count.limit";
 
-/// An endpoint that can be down.
-struct Endpoint {
-    receiver: Receiver,
-    is_up: Arc<AtomicBool>,
-}
-
-impl Endpoint {
-    async fn down() -> Result<Self> {
-        let is_up = Arc::new(AtomicBool::new(false));
-        let plan = Arc::clone(&is_up);
-        let receiver = Receiver::start(move |_| match plan.load(Ordering::SeqCst) {
-            true => Reply::ok(),
-            false => Reply::status(503),
-        });
-        Ok(Self {
-            receiver: receiver.await?,
-            is_up,
-        })
-    }
-
-    fn comes_up(&self) {
-        self.is_up.store(true, Ordering::SeqCst);
-    }
-
-    /// What was asked of it since it came up, which is what it took.
-    fn delivered(&self, while_down: usize) -> Tally {
-        let arrivals = self.receiver.arrivals();
-        let bodies = arrivals.iter().skip(while_down).map(|it| &*it.body);
-        Tally::from_json_values(bodies, "/id")
-    }
+/// One that is down.
+async fn down() -> Result<Service> {
+    let service = Service::up().await?;
+    service.answers(Reply::status(503));
+    Ok(service)
 }
 
 /// A worker whose only record is on its second and last attempt, and waits for
-/// the endpoint: the first one went with another worker.
-async fn worker_on_last_attempt(stage: &Stage, endpoint: &Endpoint) -> Result<Worker> {
+/// the service: the first one went with another worker.
+async fn worker_on_last_attempt(stage: &Stage, service: &Service) -> Result<Worker> {
     let servers = stage.kafka.bootstrap_servers();
     produce(servers, &stage.name, json_records(1, 1, 100)).await?;
     let mut connector = stage.connector("http", 2);
-    connector["http.url"] = json!(endpoint.receiver.url("/"));
+    connector["http.url"] = json!(service.receiver.url("/"));
     connector[LIMIT] = json!("2");
     let options = stage
         .worker_options(&connector)
@@ -77,8 +50,8 @@ async fn worker_on_last_attempt(stage: &Stage, endpoint: &Endpoint) -> Result<Wo
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_during_an_outage_does_not_lose_the_record_on_its_last_attempt() -> Result<()> {
     let stage = Stage::set("last-restart", 1).await?;
-    let endpoint = Endpoint::down().await?;
-    let worker = worker_on_last_attempt(&stage, &endpoint).await?;
+    let service = down().await?;
+    let worker = worker_on_last_attempt(&stage, &service).await?;
     let api = Api::of(&worker).await?;
     let path = format!("/connectors/{}", stage.name);
     let shows = |left: Value| {
@@ -101,12 +74,11 @@ async fn a_restart_during_an_outage_does_not_lose_the_record_on_its_last_attempt
     let replaced = |_, body: &Value| body["sluice"]["tasks_replaced"] == 2;
     api.wait_for(&status, MINUTE, replaced).await?;
 
-    let while_down = endpoint.receiver.arrivals().len();
-    endpoint.comes_up();
+    service.answers(Reply::ok());
     let delivered = |status: &Value| status["accepted"] == 1 && status["in_flight"] == 0;
     let last = wait_for_status(&worker, "it is delivered", MINUTE, delivered).await?;
     assert_eq!(last["released"], 0, "{last}");
-    assert!(endpoint.delivered(while_down).missing(ids(1)).is_empty());
+    assert!(service.tally().missing(ids(1)).is_empty());
     stage.wait_until_consumed(MINUTE).await?;
 
     api.wait_for(&status, MINUTE, shows(Value::Null)).await?;
@@ -119,8 +91,8 @@ async fn a_restart_during_an_outage_does_not_lose_the_record_on_its_last_attempt
 async fn a_stop_tells_of_the_record_on_its_last_attempt_and_a_raised_limit_saves_it() -> Result<()>
 {
     let stage = Stage::set("last-stop", 1).await?;
-    let endpoint = Endpoint::down().await?;
-    let worker = worker_on_last_attempt(&stage, &endpoint).await?;
+    let service = down().await?;
+    let worker = worker_on_last_attempt(&stage, &service).await?;
     let raised = [(LIMIT, "5")];
     stage.admin.alter_group(&stage.group(), &raised).await?;
     let ended = worker.stop(MINUTE).await?;
@@ -147,12 +119,11 @@ async fn a_stop_tells_of_the_record_on_its_last_attempt_and_a_raised_limit_saves
     assert_eq!(late["record"], record, "{}", worker.output()?);
     assert_eq!(tells("ERROR", "drain cut short")["lost"], 1, "{log:?}");
 
-    let while_down = endpoint.receiver.arrivals().len();
-    endpoint.comes_up();
+    service.answers(Reply::ok());
     let mut connector = stage.connector("http", 2);
-    connector["http.url"] = json!(endpoint.receiver.url("/"));
+    connector["http.url"] = json!(service.receiver.url("/"));
     let next = stage.worker(&connector)?;
     stage.wait_until_consumed(MINUTE).await?;
     assert_eq!(next.stop(MINUTE).await?.code(), Some(0));
-    endpoint.delivered(while_down).exactly_once(ids(1))
+    service.tally().exactly_once(ids(1))
 }

@@ -48,10 +48,9 @@ async fn no_record_is_lost_in(outage: Duration, per_second: usize) -> Result<()>
         ("share.delivery.count.limit", LIMIT),
     ];
     stage.admin.alter_group(&stage.group(), &group).await?;
-    let service = Service::up();
-    let receiver = service.start().await?;
+    let service = Service::up().await?;
     let mut connector = stage.connector("http", TASKS);
-    connector["http.url"] = json!(receiver.url("/orders"));
+    connector["http.url"] = json!(service.receiver.url("/orders"));
     connector["errors.retry.delay.max.ms"] = json!(LONGEST_REST.as_millis().to_string());
     let worker = stage.worker(&connector)?;
     let api = Api::of(&worker).await?;
@@ -69,10 +68,10 @@ async fn no_record_is_lost_in(outage: Duration, per_second: usize) -> Result<()>
     wait_for_status(&worker, "the outage shows", PATIENCE, down).await?;
     let probing = |status: &Value| down(status) && status["outage_ms"].as_u64() > Some(5_000);
     wait_for_status(&worker, "it lasts", PATIENCE, probing).await?;
-    let (asked, opened) = (receiver.count(), began.elapsed());
+    let (asked, opened) = (service.receiver.count(), began.elapsed());
     sleep_until(began + outage).await;
     // Half of a rest at least, and the answer, between two probes.
-    let probes = receiver.count() - asked;
+    let probes = service.receiver.count() - asked;
     let most = (outage - opened).as_secs_f64() / (LONGEST_REST / 2).as_secs_f64();
     ensure!(
         (5..=most as usize + 1).contains(&probes),
@@ -115,10 +114,9 @@ async fn health_tells(api: &Api, connector: &str) -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_stopped_in_an_outage_gives_all_back_once() -> Result<()> {
     let stage = Stage::set("stopped-in-outage", PARTITIONS).await?;
-    let service = Service::up();
-    let receiver = service.start().await?;
+    let service = Service::up().await?;
     let mut connector = stage.connector("http", TASKS);
-    connector["http.url"] = json!(receiver.url("/orders"));
+    connector["http.url"] = json!(service.receiver.url("/orders"));
     service.answers(Reply::status(503));
     let load = Load::start(&stage, PARTITIONS, 200);
     let worker = stage.worker(&connector)?;

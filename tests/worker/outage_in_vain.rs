@@ -106,7 +106,7 @@ async fn a_service_that_never_answers_for_ten_lock_times_archives_nothing() -> R
     Ok(())
 }
 
-async fn start(stage: &Stage, outage: &Outage, receiver: &Receiver) -> Result<Worker> {
+async fn start(stage: &Stage, outage: &Outage, service: &Service) -> Result<Worker> {
     let lock = LOCK.as_millis().to_string();
     let group = [
         ("share.record.lock.duration.ms", lock.as_str()),
@@ -114,7 +114,7 @@ async fn start(stage: &Stage, outage: &Outage, receiver: &Receiver) -> Result<Wo
     ];
     stage.admin.alter_group(&stage.group(), &group).await?;
     let mut connector = stage.connector("http", TASKS);
-    connector["http.url"] = json!(receiver.url("/orders"));
+    connector["http.url"] = json!(service.receiver.url("/orders"));
     connector["http.request.timeout.ms"] = json!("600000");
     connector["share.delivery.timeout.ms"] = json!("4000");
     connector["errors.retry.delay.max.ms"] = json!("2000");
@@ -129,9 +129,8 @@ async fn start(stage: &Stage, outage: &Outage, receiver: &Receiver) -> Result<Wo
 
 async fn nothing_is_lost_in(outage: Outage) -> Result<()> {
     let stage = Stage::set(outage.stem, PARTITIONS).await?;
-    let service = Service::up();
-    let receiver = service.start().await?;
-    let worker = start(&stage, &outage, &receiver).await?;
+    let service = Service::up().await?;
+    let worker = start(&stage, &outage, &service).await?;
     let api = Api::of(&worker).await?;
     let load = Load::start(&stage, PARTITIONS, outage.per_second);
     let some = |status: &Value| status["accepted"].as_u64() > Some(100);

@@ -1,52 +1,35 @@
 //! What was parked and is not the business of the connector that now runs
 //! under that name: never dropped, never delivered to the wrong sink.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::{Value, json};
 use sluice_test_support::produce::{NewRecord, produce};
-use sluice_test_support::receiver::{Receiver, Reply};
+use sluice_test_support::receiver::Reply;
 
+use crate::service::Service;
 use crate::stage::{Stage, wait_for_status};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const LATENCY: Duration = Duration::from_millis(200);
 const ODD: &str = "/odd";
 
-/// An endpoint that takes the odd record only when it is mended.
-struct Endpoint {
-    receiver: Receiver,
-    is_mended: Arc<AtomicBool>,
+/// One that does not take the odd record yet.
+async fn refusing() -> Result<Service> {
+    let service = Service::start(|arrival| arrival.path == ODD, LATENCY).await?;
+    service.answers(Reply::status(500));
+    Ok(service)
 }
 
-impl Endpoint {
-    async fn start() -> Result<Self> {
-        let is_mended = Arc::new(AtomicBool::new(false));
-        let mended = Arc::clone(&is_mended);
-        let receiver = Receiver::start(move |arrival| {
-            match arrival.path == ODD && !mended.load(Ordering::SeqCst) {
-                true => Reply::status(500),
-                false => Reply::After(LATENCY, Box::new(Reply::ok())),
-            }
-        });
-        Ok(Self {
-            receiver: receiver.await?,
-            is_mended,
-        })
-    }
-
-    fn odd_arrivals(&self) -> usize {
-        let arrivals = self.receiver.arrivals();
-        arrivals.iter().filter(|it| it.path == ODD).count()
-    }
+fn odd_arrivals(service: &Service) -> usize {
+    let arrivals = service.receiver.arrivals();
+    arrivals.iter().filter(|it| it.path == ODD).count()
 }
 
-fn parking(stage: &Stage, endpoint: &Endpoint) -> Value {
+fn parking(stage: &Stage, service: &Service) -> Value {
     let mut connector = stage.connector("http", 2);
-    connector["http.url"] = json!(endpoint.receiver.url("/${key}"));
+    connector["http.url"] = json!(service.receiver.url("/${key}"));
     connector["errors.retry.delay.max.ms"] = json!("300");
     connector["share.park.after.ms"] = json!("0");
     connector["share.park.backoff.ms"] = json!("1000");
@@ -56,11 +39,11 @@ fn parking(stage: &Stage, endpoint: &Endpoint) -> Value {
 
 /// Parks the odd record, and ends. It fails before the others are delivered, so
 /// that it is seen to be the only one.
-async fn park_one(stage: &Stage, endpoint: &Endpoint) -> Result<()> {
+async fn park_one(stage: &Stage, service: &Service) -> Result<()> {
     let keys = ["odd", "a", "b", "c"].into_iter();
     let records = keys.map(|key| NewRecord::value("v").key(key));
     produce(stage.kafka.bootstrap_servers(), &stage.name, records).await?;
-    let worker = stage.worker(&parking(stage, endpoint))?;
+    let worker = stage.worker(&parking(stage, service))?;
     let parked = |status: &Value| status["parked"].as_u64() >= Some(1) && status["accepted"] == 3;
     wait_for_status(&worker, "it is parked", MINUTE, parked).await?;
     assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
@@ -70,9 +53,9 @@ async fn park_one(stage: &Stage, endpoint: &Endpoint) -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parked_records_are_told_of_while_parking_is_off() -> Result<()> {
     let stage = Stage::set("parked-left", 1).await?;
-    let endpoint = Endpoint::start().await?;
-    park_one(&stage, &endpoint).await?;
-    let mut off = parking(&stage, &endpoint);
+    let service = refusing().await?;
+    park_one(&stage, &service).await?;
+    let mut off = parking(&stage, &service);
     let keys = off.as_object_mut().into_iter();
     keys.for_each(|keys| keys.retain(|key, _| !key.starts_with("share.park.")));
     let worker = stage.worker(&off)?;
@@ -89,11 +72,11 @@ async fn parked_records_are_told_of_while_parking_is_off() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_record_that_another_group_parked_waits_for_that_group() -> Result<()> {
     let stage = Stage::set("parked-by-another", 1).await?;
-    let endpoint = Endpoint::start().await?;
-    park_one(&stage, &endpoint).await?;
-    endpoint.is_mended.store(true, Ordering::SeqCst);
-    let before = endpoint.odd_arrivals();
-    let mut other = parking(&stage, &endpoint);
+    let service = refusing().await?;
+    park_one(&stage, &service).await?;
+    service.answers(Reply::ok());
+    let before = odd_arrivals(&service);
+    let mut other = parking(&stage, &service);
     other["share.group.id"] = json!(format!("{}-other", stage.name));
     other["share.auto.offset.reset"] = json!("latest");
     // Whatever is tolerated.
@@ -108,12 +91,12 @@ async fn a_record_that_another_group_parked_waits_for_that_group() -> Result<()>
     ] {
         assert!(output.contains(&named), "{output}");
     }
-    assert_eq!(endpoint.odd_arrivals(), before, "at the wrong sink");
+    assert_eq!(odd_arrivals(&service), before, "at the wrong sink");
     worker.stop(MINUTE).await?;
-    let worker = stage.worker(&parking(&stage, &endpoint))?;
+    let worker = stage.worker(&parking(&stage, &service))?;
     let done = |status: &Value| status["accepted"].as_u64() >= Some(1);
     wait_for_status(&worker, "it is delivered", MINUTE, done).await?;
-    assert_eq!(endpoint.odd_arrivals(), before + 1);
+    assert_eq!(odd_arrivals(&service), before + 1);
     assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
     Ok(())
 }

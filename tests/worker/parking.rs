@@ -1,23 +1,23 @@
 //! Records that keep failing while others do not: parked, and delivered when
-//! the sink takes them. What arrives is counted at an endpoint.
+//! the sink takes them. What arrives is counted at a service.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sluice_test_support::consume::{Received, read_topic};
 use sluice_test_support::counting::Tally;
 use sluice_test_support::produce::{NewRecord, ids, json_records, produce, produce_with};
-use sluice_test_support::receiver::{Arrival, Receiver, Reply};
+use sluice_test_support::receiver::{Arrival, Reply};
 use sluice_test_support::wait::eventually;
 use sluice_test_support::worker::Worker;
 use tokio::task::JoinHandle;
 
 use crate::chaos;
 use crate::history::number;
+use crate::service::Service;
 use crate::stage::{Stage, status, wait_for_status};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -95,53 +95,28 @@ impl Others {
     }
 }
 
-/// An endpoint that takes some ids only when it is mended.
-pub struct Endpoint {
-    pub receiver: Receiver,
-    is_mended: Arc<AtomicBool>,
-    /// Ids that it took, each time that it did.
-    took: Arc<Mutex<Vec<String>>>,
+/// A service that does not take some ids yet.
+pub async fn refusing(refuses: impl Fn(&str) -> bool + Send + Sync + 'static) -> Result<Service> {
+    answering(refuses, Reply::body(500, FAILURE)).await
 }
 
-impl Endpoint {
-    pub async fn start(refuses: impl Fn(&str) -> bool + Send + Sync + 'static) -> Result<Self> {
-        Self::answering(refuses, Reply::body(500, FAILURE)).await
-    }
+/// The same with what they get until then.
+pub async fn answering(
+    refuses: impl Fn(&str) -> bool + Send + Sync + 'static,
+    refusal: Reply,
+) -> Result<Service> {
+    let service = Service::start(move |arrival| refuses(id(arrival)), LATENCY).await?;
+    service.answers(refusal);
+    Ok(service)
+}
 
-    /// The same with what they get until then.
-    pub async fn answering(
-        refuses: impl Fn(&str) -> bool + Send + Sync + 'static,
-        refusal: Reply,
-    ) -> Result<Self> {
-        let is_mended = Arc::new(AtomicBool::new(false));
-        let mended = Arc::clone(&is_mended);
-        let took = Arc::<Mutex<Vec<String>>>::default();
-        let takes = Arc::clone(&took);
-        let receiver = Receiver::start(move |arrival| {
-            if refuses(id(arrival)) && !mended.load(Ordering::SeqCst) {
-                return refusal.clone();
-            }
-            takes.lock().push(id(arrival).to_owned());
-            Reply::After(LATENCY, Box::new(Reply::ok()))
-        })
-        .await?;
-        Ok(Self {
-            receiver,
-            is_mended,
-            took,
-        })
-    }
-
-    pub fn mend(&self) {
-        self.is_mended.store(true, Ordering::SeqCst);
-    }
-
-    /// What was answered 200, but for the others.
-    pub fn taken(&self) -> Tally {
-        let took = self.took.lock();
-        let ids = took.iter().filter(|id| id.starts_with("id-"));
-        ids.cloned().collect()
-    }
+/// What it took, but for the others.
+pub fn taken(service: &Service) -> Tally {
+    let numbered = |arrival: &Arrival| {
+        let id = id(arrival);
+        id.starts_with("id-").then(|| id.to_owned())
+    };
+    service.tally_by(numbered)
 }
 
 pub fn id(arrival: &Arrival) -> &str {
@@ -149,9 +124,9 @@ pub fn id(arrival: &Arrival) -> &str {
 }
 
 /// A connector of JSON objects, each of which is told where it came from.
-pub fn parking(stage: &Stage, endpoint: &Endpoint) -> Value {
+pub fn parking(stage: &Stage, service: &Service) -> Value {
     let mut connector = stage.connector("http", TASKS);
-    connector["http.url"] = json!(endpoint.receiver.url("/${key}"));
+    connector["http.url"] = json!(service.receiver.url("/${key}"));
     connector["http.headers.forward"] = json!("*");
     connector["idempotency.key.from"] = json!("topic");
     connector["value.converter"] = json!("org.apache.kafka.connect.json.JsonConverter");
@@ -181,7 +156,7 @@ struct Flow {
 /// Runs a connector until all but the first record are delivered.
 async fn flow_behind(
     stage: &Stage,
-    endpoint: &Endpoint,
+    service: &Service,
     connector: &Value,
     records: usize,
 ) -> Result<(Flow, Worker)> {
@@ -190,11 +165,11 @@ async fn flow_behind(
     let others = |status: &Value| status["accepted"].as_u64() >= Some(records as u64 - 1);
     let patience = MINUTE + 4 * lasts(records);
     wait_for_status(&worker, "the others are accepted", patience, others).await?;
-    Ok((flow(endpoint, records)?, worker))
+    Ok((flow(service, records)?, worker))
 }
 
-fn flow(endpoint: &Endpoint, records: usize) -> Result<Flow> {
-    let arrivals = endpoint.receiver.arrivals();
+fn flow(service: &Service, records: usize) -> Result<Flow> {
+    let arrivals = service.receiver.arrivals();
     let others = arrivals.iter().filter(|it| id(it) != "id-000000");
     let mut times: Vec<_> = others.map(|it| it.at).collect();
     times.sort_unstable();
@@ -232,13 +207,13 @@ async fn failing_record_holds_up_nobody(records: usize) -> Result<()> {
         Stage::set("unparked", 1).await?,
         Stage::set("parked", 1).await?,
     );
-    let takes_all = Endpoint::start(|_| false).await?;
-    let endpoint = Endpoint::start(|id| id == "id-000000").await?;
-    let (plainly, oddly) = (parking(&plain, &takes_all), parking(&odd, &endpoint));
+    let takes_all = refusing(|_| false).await?;
+    let service = refusing(|id| id == "id-000000").await?;
+    let (plainly, oddly) = (parking(&plain, &takes_all), parking(&odd, &service));
     // At the same time, so that whatever else the machine does slows down both.
     let ((without, idle), (with, worker)) = tokio::try_join!(
         flow_behind(&plain, &takes_all, &plainly, records),
-        flow_behind(&odd, &endpoint, &oddly, records)
+        flow_behind(&odd, &service, &oddly, records)
     )?;
     check_flow(&without, &with);
     assert_eq!(status(&idle)?["parked"], 0);
@@ -246,21 +221,21 @@ async fn failing_record_holds_up_nobody(records: usize) -> Result<()> {
     // It has failed all along, and is tried on, and parked while others are taken.
     let others = Others::start(&odd);
     let twice_more = number(&status(&worker)?, "parked")? + 2;
-    let tried = endpoint.receiver.count();
+    let tried = service.receiver.count();
     let parked_again = |status: &Value| status["parked"].as_u64() >= Some(twice_more);
     wait_for_status(&worker, "it is parked again", MINUTE, parked_again).await?;
-    assert!(endpoint.receiver.count() > tried);
+    assert!(service.receiver.count() > tried);
     let all = records + others.stop().await?;
-    assert_eq!(endpoint.taken().count("id-000000"), 0);
+    assert_eq!(taken(&service).count("id-000000"), 0);
     check_topic(&odd).await?;
-    endpoint.mend();
+    service.answers(Reply::ok());
     let done = |status: &Value| status["accepted"] == all && status["in_flight"] == 0;
     let status = wait_for_status(&worker, "it is delivered", MINUTE, done).await?;
     for field in ["rejected", "released", "redelivered", "lost", "unknown"] {
         assert_eq!(status[field], 0, "{field} of {status}");
     }
-    check_arrival(&odd, &endpoint)?;
-    endpoint.taken().exactly_once(ids(records))?;
+    check_arrival(&odd, &service)?;
+    taken(&service).exactly_once(ids(records))?;
     odd.wait_until_consumed(MINUTE).await?;
     let (admin, parked) = (&odd.admin, parked_of(&odd));
     admin.wait_until_consumed(&parked, &parked, MINUTE).await?;
@@ -295,8 +270,8 @@ fn a_stall_that_a_long_run_makes_good_is_a_fault() {
 
 /// Each try of the first record, and the one that was taken: as if it had
 /// never been parked.
-fn check_arrival(stage: &Stage, endpoint: &Endpoint) -> Result<()> {
-    let arrivals = endpoint.receiver.arrivals();
+fn check_arrival(stage: &Stage, service: &Service) -> Result<()> {
+    let arrivals = service.receiver.arrivals();
     let tries = arrivals.iter().filter(|it| id(it) == "id-000000");
     for arrival in tries {
         let key = format!("{}-0-0", stage.name);
@@ -316,7 +291,7 @@ fn check_arrival(stage: &Stage, endpoint: &Endpoint) -> Result<()> {
 }
 
 /// What lies in the parking topic, of which older copies may be deleted: the
-/// record as it was, and nothing of what the endpoint said.
+/// record as it was, and nothing of what the service said.
 async fn check_topic(stage: &Stage) -> Result<()> {
     let parked = read_topic(stage.kafka.bootstrap_servers(), &parked_of(stage)).await?;
     let counts = parked.iter().filter_map(|it| ours(it, "count"));
@@ -385,8 +360,8 @@ pub fn is_failing(id: &str) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_killed_while_it_parks_loses_no_record() -> Result<()> {
     let stage = Stage::set("parking-killed", 1).await?;
-    let endpoint = Endpoint::start(is_failing).await?;
-    let mut connector = parking(&stage, &endpoint);
+    let service = refusing(is_failing).await?;
+    let mut connector = parking(&stage, &service);
     connector["share.park.after.ms"] = json!("0");
     // They are not read before the second worker has parked the rest.
     connector["share.park.backoff.ms"] = json!("20000");
@@ -415,15 +390,15 @@ async fn a_worker_killed_while_it_parks_loses_no_record() -> Result<()> {
         failing().all(|id| keys.count(&id) <= 2),
         "parked twice at most"
     );
-    assert_eq!(endpoint.taken().count("id-000000"), 0, "none is taken yet");
+    assert_eq!(taken(&service).count("id-000000"), 0, "none is taken yet");
     let status = status(&second)?;
     assert!(keys.total() < 2 * FAILING, "most are parked once: {status}");
-    endpoint.mend();
+    service.answers(Reply::ok());
     stage
         .admin
         .wait_until_consumed(&topic, &topic, 2 * MINUTE)
         .await?;
-    endpoint.taken().at_least_once(ids(FEW))?;
+    taken(&service).at_least_once(ids(FEW))?;
     assert_eq!(second.stop(MINUTE).await?.code(), Some(0));
     Ok(())
 }
@@ -445,8 +420,8 @@ fn is_first(record: &Received) -> bool {
 async fn no_record_is_accepted_while_the_topic_cannot_be_written() -> Result<()> {
     const COUNT: usize = 60;
     let stage = Stage::set("parking-refused", 1).await?;
-    let endpoint = Endpoint::start(is_failing).await?;
-    let mut connector = parking(&stage, &endpoint);
+    let service = refusing(is_failing).await?;
+    let mut connector = parking(&stage, &service);
     connector["share.park.after.ms"] = json!("0");
     connector["share.record.lock.duration.ms"] = json!("3000");
     let worker = stage.worker(&connector)?;
@@ -463,9 +438,7 @@ async fn no_record_is_accepted_while_the_topic_cannot_be_written() -> Result<()>
     };
     wait_for_status(&worker, "the topic refuses", 2 * MINUTE, is_told).await?;
     eventually("the rest is delivered", MINUTE, async || {
-        endpoint
-            .taken()
-            .exactly_once(ids(COUNT).filter(|id| !is_failing(id)))
+        taken(&service).exactly_once(ids(COUNT).filter(|id| !is_failing(id)))
     })
     .await?;
     let enough = number(&status(&worker)?, "renewed")? + 5 * COUNT as u64 / 3;
@@ -483,12 +456,12 @@ async fn no_record_is_accepted_while_the_topic_cannot_be_written() -> Result<()>
     })
     .await?;
     let all = COUNT + others.stop().await?;
-    endpoint.mend();
+    service.answers(Reply::ok());
     let done = |status: &Value| {
         status["accepted"] == all && status["in_flight"] == 0 && status["trouble"] == ""
     };
     wait_for_status(&worker, "all are delivered", 2 * MINUTE, done).await?;
-    endpoint.taken().exactly_once(ids(COUNT))?;
+    taken(&service).exactly_once(ids(COUNT))?;
     assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
     Ok(())
 }
@@ -496,8 +469,8 @@ async fn no_record_is_accepted_while_the_topic_cannot_be_written() -> Result<()>
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_parked_record_is_put_aside_by_its_first_name_when_its_time_is_over() -> Result<()> {
     let stage = Stage::set("parked-too-long", 1).await?;
-    let endpoint = Endpoint::start(|id| id == "id-000004").await?;
-    let mut connector = parking(&stage, &endpoint);
+    let service = refusing(|id| id == "id-000004").await?;
+    let mut connector = parking(&stage, &service);
     let letters = format!("dlq.{}", stage.name);
     crate::dead_letters::put_aside(&mut connector, &letters);
     connector["share.park.after.ms"] = json!("0");
@@ -533,8 +506,8 @@ async fn a_parked_record_is_put_aside_by_its_first_name_when_its_time_is_over() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_parked_record_outlasts_its_worker() -> Result<()> {
     let stage = Stage::set("parked-over", 1).await?;
-    let endpoint = Endpoint::start(|id| id == "id-000004").await?;
-    let mut connector = parking(&stage, &endpoint);
+    let service = refusing(|id| id == "id-000004").await?;
+    let mut connector = parking(&stage, &service);
     connector["share.park.after.ms"] = json!("0");
     fill(&stage, 20).await?;
     let others = Others::start(&stage);
@@ -546,12 +519,12 @@ async fn a_parked_record_outlasts_its_worker() -> Result<()> {
     wait_for_status(&worker, "the others are accepted", MINUTE, accepted).await?;
     assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
     let without_it = ids(20).filter(|id| id != "id-000004");
-    endpoint.taken().exactly_once(without_it)?;
-    endpoint.mend();
+    taken(&service).exactly_once(without_it)?;
+    service.answers(Reply::ok());
     let worker = stage.worker(&connector)?;
     let done = |status: &Value| status["accepted"] == 1;
     wait_for_status(&worker, "it is delivered", MINUTE, done).await?;
-    endpoint.taken().exactly_once(ids(20))?;
+    taken(&service).exactly_once(ids(20))?;
     assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
     Ok(())
 }
@@ -559,11 +532,11 @@ async fn a_parked_record_outlasts_its_worker() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_parking_topic_that_forgets_is_refused_with_the_remedy() -> Result<()> {
     let stage = Stage::set("parking-forgets", 1).await?;
-    let endpoint = Endpoint::start(|_| false).await?;
+    let service = refusing(|_| false).await?;
     let topic = parked_of(&stage);
     let week = [("retention.ms", "604800000")];
     stage.admin.create_topic_with(&topic, 1, 1, &week).await?;
-    let worker = stage.worker(&parking(&stage, &endpoint))?;
+    let worker = stage.worker(&parking(&stage, &service))?;
     let failed = |status: &Value| status["state"] == "FAILED";
     wait_for_status(&worker, "it is refused", MINUTE, failed).await?;
     let output = worker.output()?;

@@ -6,10 +6,11 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use sluice_test_support::produce::ids;
+use sluice_test_support::receiver::Reply;
 use sluice_test_support::wait::eventually;
 
 use crate::history::{log, number, seconds_between};
-use crate::parking::{Endpoint, Others, fill, is_failing, parked_of, parking};
+use crate::parking::{Others, fill, is_failing, parked_of, parking, refusing, taken};
 use crate::stage::{Stage, wait_for_status};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -21,8 +22,8 @@ const PARKING: &str = "parking them";
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn neither_the_topic_nor_the_log_grows_with_what_was_parked_and_delivered() -> Result<()> {
     let stage = Stage::set("parking-trim", 1).await?;
-    let endpoint = Endpoint::start(is_failing).await?;
-    let mut connector = parking(&stage, &endpoint);
+    let service = refusing(is_failing).await?;
+    let mut connector = parking(&stage, &service);
     connector["share.park.after.ms"] = json!("0");
     fill(&stage, COUNT).await?;
     let others = Others::start(&stage);
@@ -37,10 +38,10 @@ async fn neither_the_topic_nor_the_log_grows_with_what_was_parked_and_delivered(
     .await?;
     // Each of them is parked again and again: its last copy must be there.
     let all = COUNT + others.stop().await?;
-    endpoint.mend();
+    service.answers(Reply::ok());
     let done = |status: &Value| status["accepted"] == all && status["in_flight"] == 0;
     let status = wait_for_status(&worker, "all are delivered", MINUTE, done).await?;
-    endpoint.taken().exactly_once(ids(COUNT))?;
+    taken(&service).exactly_once(ids(COUNT))?;
     // Brokers store with a settlement where the group stood before it.
     eventually("no copy but the last ones is left", MINUTE, async || {
         let (start, end) = range(&stage).await?;
