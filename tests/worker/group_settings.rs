@@ -13,7 +13,7 @@ use sluice_test_support::receiver::Reply;
 use sluice_test_support::wait::eventually;
 use sluice_test_support::worker::Worker;
 
-use crate::history::{lines_of, log};
+use crate::history::{lines_of, log, number, statuses};
 use crate::service::Service;
 use crate::stage::{Stage, wait_for_status};
 
@@ -149,37 +149,65 @@ async fn what_is_tolerated_is_put_aside_on_the_last_attempt_by_the_lowered_limit
     Ok(())
 }
 
+/// Many looks at the settings, each of which could have let it fetch.
+const LOOKS: usize = 100;
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_renewal_nothing_is_fetched_until_it_is_allowed_again() -> Result<()> {
+async fn without_renewal_what_is_open_comes_again_and_nothing_is_fetched_until_it_is_allowed()
+-> Result<()> {
     let stage = Stage::set("no-renewal", 2).await?;
-    let mut connector = stage.to_null(2);
+    let group = stage.group();
+    let lock = [("share.record.lock.duration.ms", "3000")];
+    stage.admin.alter_group(&group, &lock).await?;
+    let service = Service::up().await?;
+    service.answers(Reply::status(500));
+    let mut connector = stage.connector("http", 2);
+    connector["http.url"] = json!(service.receiver.url("/"));
+    connector["errors.retry.delay.max.ms"] = json!("500");
     read_often(&mut connector);
     let worker = stage.worker(&connector)?;
     let servers = stage.kafka.bootstrap_servers();
     let mut records: Vec<_> = json_records(2 * RECORDS, 2, 100).collect();
     let later = records.split_off(RECORDS);
     produce(servers, &stage.name, records).await?;
-    let accepted = |count: usize| move |status: &Value| status["accepted"] == count;
-    wait_for_status(&worker, "it works", MINUTE, accepted(RECORDS)).await?;
+    let holds = |status: &Value| {
+        status["in_flight"] == RECORDS && status["renewed"].as_u64() >= Some(RECORDS as u64)
+    };
+    let status = wait_for_status(&worker, "it holds them", MINUTE, holds).await?;
+    assert_eq!(status["redelivered"], 0, "{status}");
 
-    let group = stage.group();
-    stage
-        .admin
-        .alter_group(&group, &[(RENEWAL, "false")])
-        .await?;
+    let renewal = async |is_on: &str| stage.admin.alter_group(&group, &[(RENEWAL, is_on)]).await;
+    renewal("false").await?;
     let waits = |status: &Value| {
         let trouble = status["trouble"].as_str().unwrap_or_default();
-        trouble.contains(RENEWAL) && trouble.contains(&group) && status["window"] == 0
+        let is_told = trouble.contains(RENEWAL) && trouble.contains(&group);
+        is_told && status["window"] == 0 && status["in_flight"] == 0
     };
-    wait_for_status(&worker, "it says why it waits", MINUTE, waits).await?;
+    let status = wait_for_status(&worker, "their locks end", MINUTE, waits).await?;
+    assert!(number(&status, "lost")? >= RECORDS as u64, "{status}");
     produce(servers, &stage.name, later).await?;
-    stage
-        .admin
-        .alter_group(&group, &[(RENEWAL, "true")])
-        .await?;
+    let seen = statuses(&worker)?.len();
+    let since = eventually("it waits on", MINUTE, async || {
+        let since = statuses(&worker)?.split_off(seen);
+        ensure!(since.len() > LOOKS, "{} looks", since.len());
+        Ok::<_, anyhow::Error>(since)
+    })
+    .await?;
+    let fetched = since.iter().find(|status| !waits(status));
+    assert!(fetched.is_none(), "{fetched:?}");
+
+    service.answers(Reply::ok());
+    renewal("true").await?;
     let goes_on = |status: &Value| status["accepted"] == 2 * RECORDS && status["trouble"] == "";
-    wait_for_status(&worker, "it goes on", MINUTE, goes_on).await?;
-    Tally::from_json_lines(&stage.file(), "/id")?.exactly_once(ids(2 * RECORDS))?;
+    let status = wait_for_status(&worker, "it goes on", MINUTE, goes_on).await?;
+    // Each time that a lock ended was an attempt.
+    assert_eq!(status["redelivered"], status["lost"], "{status}");
+    assert_eq!(
+        (&status["rejected"], &status["released"]),
+        (&json!(0), &json!(0))
+    );
+    service.tally().exactly_once(ids(2 * RECORDS))?;
+    stage.wait_until_consumed(MINUTE).await?;
     assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
     Ok(())
 }
