@@ -8,25 +8,35 @@ use super::start::{StartError, admin};
 use crate::config::connector::{
     ConnectorConfig, DEAD_LETTER_REPLICATION, DEAD_LETTER_TOPIC, DeadLetters, WrittenDeadLetters,
 };
-use crate::kafka::admin::{Admin, OwnTopic};
+use crate::kafka::admin::{Admin, BrokerLetters, OwnTopic};
 use crate::kafka::dead_letters::{Context, DeadLetterTopic};
 
 const SERVERS: &str = "producer.override.bootstrap.servers";
 
-/// `None` when we write none; the brokers may then. `source` is the admin side
-/// of the cluster that is read.
+/// Who writes a connector's letters; nobody may.
+#[derive(Default)]
+pub(super) struct Prepared {
+    pub(super) ours: Option<Arc<dyn DeadLetterQueue>>,
+    pub(super) brokers: Option<BrokerLetters>,
+}
+
+/// `source` is the admin side of the cluster that is read.
 pub(super) async fn prepare(
     config: &ConnectorConfig,
     source: &Admin,
-) -> Result<Option<Arc<dyn DeadLetterQueue>>, StartError> {
+) -> Result<Prepared, StartError> {
     match &config.dead_letters {
-        DeadLetters::None => Ok(None),
+        DeadLetters::None => Ok(Prepared::default()),
         DeadLetters::Broker { topic } => {
             let group = &config.share.group_id;
-            for warning in source.prepare_broker_dead_letters(group, topic).await? {
+            let letters = source.prepare_broker_dead_letters(group, topic).await?;
+            if let Some(warning) = letters.warning(group) {
                 tracing::warn!(connector = %config.name, "{warning}");
             }
-            Ok(None)
+            Ok(Prepared {
+                brokers: Some(letters),
+                ..Prepared::default()
+            })
         }
         DeadLetters::Sluice(written) => {
             let target = admin(&written.producer.client, SERVERS).await?;
@@ -41,7 +51,10 @@ pub(super) async fn prepare(
                 tracing::warn!(connector = %config.name, "{warning}");
             }
             let context = Context::of(config);
-            Ok(Some(Arc::new(DeadLetterTopic::new(written, context))))
+            Ok(Prepared {
+                ours: Some(Arc::new(DeadLetterTopic::new(written, context))),
+                ..Prepared::default()
+            })
         }
     }
 }

@@ -14,8 +14,8 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::config::connector::{ConnectorConfig, DeadLetters};
-use crate::kafka::admin::{Admin, AdminError, GroupSettings, Readings};
+use crate::config::connector::ConnectorConfig;
+use crate::kafka::admin::{Admin, AdminError, BrokerLetters, GroupSettings, Readings};
 
 /// A share group and its settings, as they were read last.
 #[derive(Clone, Debug)]
@@ -30,6 +30,8 @@ pub(super) struct ReadGroups {
     pub(super) own: ReadGroup,
     /// That of the parking topic, if there is one.
     pub(super) parked: Option<ReadGroup>,
+    /// What the brokers write of records that the own one rejects.
+    pub(super) letters: Option<BrokerLetters>,
 }
 
 impl ReadGroups {
@@ -86,9 +88,7 @@ struct Looker {
     connector: String,
     admin: Arc<Admin>,
     groups: ReadGroups,
-    /// The topic of the brokers' dead letters, if there is one.
-    letters: Option<String>,
-    /// Why none would arrive, when it was looked at last.
+    /// Why no dead letters would arrive, when it was looked at last.
     obstacle: Option<String>,
     readings: Readings,
 }
@@ -102,16 +102,11 @@ pub(super) fn keep(
     view: Arc<LiveView>,
     runtime: &Handle,
 ) -> AbortOnDropHandle<()> {
-    let letters = match &config.dead_letters {
-        DeadLetters::Broker { topic } => Some(topic.clone()),
-        DeadLetters::None | DeadLetters::Sluice(_) => None,
-    };
     let max_age = config.consumer.client.metadata_max_age;
     let mut looker = Looker {
         connector: config.name.clone(),
         admin,
         groups,
-        letters,
         obstacle: None,
         readings: Readings::new(max_age, Instant::now()),
     };
@@ -148,9 +143,9 @@ impl Looker {
                 Err(error) => failure = Some(error),
             }
         }
-        if let Some(topic) = &self.letters {
+        if let Some(letters) = &self.groups.letters {
             let group = &self.groups.own.id;
-            match self.admin.check_broker_dead_letters(group, topic).await {
+            match self.admin.check_broker_dead_letters(group, letters).await {
                 Ok(checked) => self.obstacle = checked.err().map(|it| it.to_string()),
                 Err(error) => failure = Some(error),
             }
@@ -229,6 +224,7 @@ mod tests {
         ReadGroups {
             own: group("share-orders", own),
             parked: parked.map(|limit| group("share-orders-parked", limit)),
+            letters: None,
         }
     }
 
@@ -263,7 +259,11 @@ mod tests {
     }
 
     /// At a broker that tells no group's settings.
-    async fn blind(groups: ReadGroups) -> (FakeBroker, Looker) {
+    async fn blind(mut groups: ReadGroups) -> (FakeBroker, Looker) {
+        groups.letters = Some(BrokerLetters {
+            topic: "dlq.orders".to_owned(),
+            with_contents: true,
+        });
         let broker = FakeBroker::start().await.unwrap();
         let servers = broker.bootstrap_servers();
         let kafka = Kafka::builder(servers.clone()).connect().await.unwrap();
@@ -271,7 +271,6 @@ mod tests {
             connector: "orders".to_owned(),
             admin: Arc::new(Admin::new(kafka.admin(), servers)),
             groups,
-            letters: Some("dlq.orders".to_owned()),
             obstacle: Some("no topic".to_owned()),
             readings: Readings::new(Duration::ZERO, Instant::now()),
         };

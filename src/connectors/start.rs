@@ -132,7 +132,7 @@ pub(super) async fn start(
     let dead_letters = dead_letters::prepare(config, &admin).await?;
     // Before joining: what does not fit must not hold partitions first.
     let mut spec = pipeline_spec(config, &producer, &settings, &ground.worker)?;
-    spec.dead_letters = dead_letters;
+    spec.dead_letters = dead_letters.ours;
     let parked = parking::prepare(config, &admin, &settings).await?;
     spec.parking = parked.as_ref().map(ParkingPlace::core);
     let groups = ReadGroups {
@@ -141,6 +141,7 @@ pub(super) async fn start(
             settings,
         },
         parked: parked.as_ref().map(ParkingPlace::group),
+        letters: dead_letters.brokers,
     };
 
     let names: Vec<Arc<str>> = names.into_iter().map(Arc::from).collect();

@@ -240,9 +240,19 @@ async fn wait_for_letters(servers: &str, topic: &str, count: usize) -> Result<Ve
 /// Of so many records, the sink rejects the one whose id ends with 7.
 const REJECTED: usize = 1;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_brokers_would_drop_is_held_until_they_write_letters_again() -> Result<()> {
-    let stage = Stage::set("letters-unset", 1).await?;
+/// What an operator does to the brokers' letters of a group, and undoes.
+struct Change<'a> {
+    stem: &'a str,
+    key: &'a str,
+    /// `None` takes the setting away.
+    value: Option<&'a str>,
+    /// What the trouble says besides key and group.
+    words: &'a [&'a str],
+}
+
+/// Meanwhile, what would be rejected is held; then it has its letter.
+async fn held_meanwhile(change: Change<'_>) -> Result<()> {
+    let stage = Stage::set(change.stem, 1).await?;
     let servers = stage.kafka.bootstrap_servers();
     let topic = format!("dlq.{}", stage.name);
     let takes = [("errors.deadletterqueue.group.enable", "true")];
@@ -261,12 +271,20 @@ async fn what_the_brokers_would_drop_is_held_until_they_write_letters_again() ->
     wait_for_status(&worker, "it rejects", MINUTE, rejects).await?;
     wait_for_letters(servers, &topic, REJECTED).await?;
 
-    unset(&stage, LETTERS).await?;
+    let set_to = async |value| {
+        let change = [(change.key, value)];
+        stage.admin.alter_group(&stage.group(), &change).await
+    };
+    match change.value {
+        Some(value) => set_to(value).await?,
+        None => unset(&stage, change.key).await?,
+    }
+    let group = stage.group();
     let warns = |status: &Value| {
         let trouble = status["trouble"].as_str().unwrap_or_default();
-        [LETTERS, &stage.group(), "is unset now", "--add-config"]
-            .iter()
-            .all(|said| trouble.contains(said))
+        let names = [change.key, &group];
+        let mut said = names.iter().chain(change.words);
+        said.all(|said| trouble.contains(said))
     };
     wait_for_status(&worker, "it says what is missing", MINUTE, warns).await?;
     produce(servers, &stage.name, later).await?;
@@ -275,15 +293,17 @@ async fn what_the_brokers_would_drop_is_held_until_they_write_letters_again() ->
     let status = wait_for_status(&worker, "it holds them", MINUTE, holds).await?;
     assert_eq!(status["rejected"], REJECTED, "{status}");
 
-    stage
-        .admin
-        .alter_group(&stage.group(), &[(LETTERS, &topic)])
-        .await?;
+    let before = match change.key {
+        LETTERS => &topic,
+        _ => "true",
+    };
+    set_to(before).await?;
     let rejects = |status: &Value| {
         status["rejected"] == 2 * REJECTED && status["in_flight"] == 0 && status["trouble"] == ""
     };
     wait_for_status(&worker, "it rejects them", MINUTE, rejects).await?;
     let letters = wait_for_letters(servers, &topic, 2 * REJECTED).await?;
+    // By their contents.
     let letters =
         Tally::from_json_values(letters.iter().filter_map(|it| it.value.as_deref()), "/id");
     let wanted =
@@ -292,5 +312,34 @@ async fn what_the_brokers_would_drop_is_held_until_they_write_letters_again() ->
     Tally::from_json_lines(&stage.file(), "/id")?.exactly_once(wanted(false))?;
     stage.wait_until_consumed(MINUTE).await?;
     assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_brokers_would_drop_is_held_until_they_write_letters_again() -> Result<()> {
+    held_meanwhile(Change {
+        stem: "letters-unset",
+        key: LETTERS,
+        value: None,
+        words: &["is unset now", "--add-config"],
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_would_have_a_letter_without_its_contents_is_held_until_they_are_copied() -> Result<()>
+{
+    let off = Change {
+        stem: "letters-copied",
+        key: "errors.deadletterqueue.copy.record.enable",
+        value: Some("false"),
+        words: &["is false now", "without key and value", "--add-config"],
+    };
+    let unset = Change {
+        stem: "letters-uncopied",
+        value: None,
+        ..off
+    };
+    tokio::try_join!(held_meanwhile(off), held_meanwhile(unset))?;
     Ok(())
 }

@@ -109,49 +109,74 @@ fn prefix_remedy(topic: &str, rules: &[Rules]) -> String {
     }
 }
 
-/// What to set on the group, and the operator's own choices that we keep.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Plan {
-    changes: Vec<Change>,
-    keeps_payloads_out: bool,
+/// The brokers' dead letters of a group, as the start has left them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokerLetters {
+    pub topic: String,
+    /// Whether they have key and value; not if an operator had switched that off
+    /// on the group before.
+    pub with_contents: bool,
 }
 
-/// An operator's other topic stays his, and the connector does not start.
-fn plan(topic: &str, entries: &Entries) -> Result<Plan, String> {
+impl BrokerLetters {
+    /// What the operator should know.
+    #[must_use]
+    pub fn warning(&self, group: &str) -> Option<String> {
+        let topic = &self.topic;
+        (!self.with_contents).then(|| {
+            format!(
+                "{COPY_RECORD}=false is set on share group {group} already and is kept: dead \
+                 letters in {topic} have neither key nor value"
+            )
+        })
+    }
+
+    /// Which setting of the group is not as it was left, and what stands there.
+    fn changed(&self, entries: &Entries) -> Option<(&'static str, String)> {
+        let wanted = [
+            (TOPIC_NAME, Some(&*self.topic)),
+            (COPY_RECORD, self.with_contents.then_some("true")),
+        ];
+        wanted.into_iter().find_map(|(key, wanted)| {
+            let entry = entries.get(key);
+            let found = entry.map_or("", |entry| &entry.value);
+            let found = if found.is_empty() { "unset" } else { found };
+            (wanted? != found).then(|| (key, found.to_owned()))
+        })
+    }
+}
+
+/// What to set on the group for these letters. An operator's other topic stays
+/// his, and the connector does not start.
+fn plan(topic: &str, entries: &Entries) -> Result<(BrokerLetters, Vec<Change>), String> {
     let set = |key, value: &str| Change {
         key,
         value: value.to_owned(),
         asked: true,
     };
-    let mut plan = Plan::default();
+    let mut letters = BrokerLetters {
+        topic: topic.to_owned(),
+        with_contents: true,
+    };
+    let mut changes = Vec::new();
     match entries.get(TOPIC_NAME) {
         Some(entry) if entry.value == topic => {}
         Some(entry) if entry.of_group && !entry.value.is_empty() => {
             return Err(entry.value.clone());
         }
-        _ => plan.changes.push(set(TOPIC_NAME, topic)),
+        _ => changes.push(set(TOPIC_NAME, topic)),
     }
     match entries.get(COPY_RECORD) {
         Some(entry) if entry.value == "true" => {}
-        Some(entry) if entry.of_group => plan.keeps_payloads_out = true,
-        _ => plan.changes.push(set(COPY_RECORD, "true")),
+        Some(entry) if entry.of_group => letters.with_contents = false,
+        _ => changes.push(set(COPY_RECORD, "true")),
     }
-    Ok(plan)
-}
-
-/// What stands in the place of this topic on the group.
-fn other_topic(topic: &str, entries: &Entries) -> Option<String> {
-    match entries.get(TOPIC_NAME) {
-        Some(entry) if entry.value == topic => None,
-        Some(entry) if !entry.value.is_empty() => Some(entry.value.clone()),
-        _ => Some("unset".to_owned()),
-    }
+    Ok((letters, changes))
 }
 
 impl Admin {
     /// Makes a share group's rejected records go to the brokers' dead-letter
-    /// topic, never over another one that an operator has set. Returns what
-    /// the operator should know.
+    /// topic, never over what an operator has set.
     ///
     /// # Errors
     /// Whatever would keep a letter from arriving.
@@ -159,15 +184,16 @@ impl Admin {
         &self,
         group: &str,
         topic: &str,
-    ) -> Result<Vec<String>, AdminError> {
+    ) -> Result<BrokerLetters, AdminError> {
         self.check_ground(topic).await??;
         let entries = self.group_entries(group).await?;
-        let plan = plan(topic, &entries).map_err(|theirs| AdminError::OtherDeadLetters {
+        let planned = plan(topic, &entries).map_err(|theirs| AdminError::OtherDeadLetters {
             group: group.to_owned(),
             ours: topic.to_owned(),
             theirs,
-        })?;
-        for change in &plan.changes {
+        });
+        let (letters, changes) = planned?;
+        for change in &changes {
             self.set(group, change).await.map_err(|error| {
                 let attempt = Attempt {
                     doing: "set errors.deadletterqueue.* among the settings",
@@ -177,41 +203,42 @@ impl Admin {
                 attempt.failed(error)
             })?;
         }
-        if !plan.changes.is_empty() {
-            self.shown(group, &plan.changes).await?;
+        if !changes.is_empty() {
+            self.shown(group, &changes).await?;
         }
-        let warning = format!(
-            "{COPY_RECORD}=false is set on share group {group} already and is kept: dead letters \
-             in {topic} have neither key nor value"
-        );
-        Ok(plan
-            .keeps_payloads_out
-            .then_some(warning)
-            .into_iter()
-            .collect())
+        Ok(letters)
     }
 
-    /// Whether a group's letters still arrive that were prepared once; nothing
-    /// is set.
+    /// Whether a group's letters still arrive as they were prepared; nothing is
+    /// set.
     ///
     /// # Errors
     /// The outer one: it cannot be seen. The inner one is what is in the way.
     pub async fn check_broker_dead_letters(
         &self,
         group: &str,
-        topic: &str,
+        letters: &BrokerLetters,
     ) -> Result<Result<(), AdminError>, AdminError> {
-        if let Err(obstacle) = self.check_ground(topic).await? {
+        if let Err(obstacle) = self.check_ground(&letters.topic).await? {
             return Ok(Err(obstacle));
         }
         let entries = self.group_entries(group).await?;
-        Ok(match other_topic(topic, &entries) {
+        let changed = letters.changed(&entries);
+        let (group, topic) = (group.to_owned(), letters.topic.clone());
+        let servers = self.bootstrap_servers.clone();
+        Ok(match changed {
             None => Ok(()),
-            Some(theirs) => Err(AdminError::DeadLettersTakenAway {
-                group: group.to_owned(),
-                topic: topic.to_owned(),
+            Some((COPY_RECORD, found)) => Err(AdminError::LettersWithoutContents {
+                group,
+                topic,
+                found,
+                servers,
+            }),
+            Some((_, theirs)) => Err(AdminError::DeadLettersTakenAway {
+                group,
+                topic,
                 theirs,
-                servers: self.bootstrap_servers.clone(),
+                servers,
             }),
         })
     }
@@ -346,8 +373,8 @@ mod tests {
         listed.iter().map(entry).collect()
     }
 
-    fn set(plan: &Plan) -> Vec<(&str, &str)> {
-        let changes = plan.changes.iter();
+    fn set(changes: &[Change]) -> Vec<(&str, &str)> {
+        let changes = changes.iter();
         changes
             .map(|change| (change.key, change.value.as_str()))
             .collect()
@@ -432,24 +459,49 @@ mod tests {
         );
     }
 
+    fn letters(with_contents: bool) -> BrokerLetters {
+        BrokerLetters {
+            topic: "dlq.orders".to_owned(),
+            with_contents,
+        }
+    }
+
     #[test]
     fn a_fresh_group_gets_the_topic_and_letters_with_their_payload() {
         let fresh = entries(&[(TOPIC_NAME, "", false), (COPY_RECORD, "false", false)]);
-        let plan = plan("dlq.orders", &fresh).unwrap();
+        let (planned, changes) = plan("dlq.orders", &fresh).unwrap();
         assert_eq!(
-            set(&plan),
+            set(&changes),
             [(TOPIC_NAME, "dlq.orders"), (COPY_RECORD, "true")]
+        );
+        assert_eq!(
+            (planned.warning("share-orders"), planned),
+            (None, letters(true))
         );
     }
 
     #[test]
     fn a_topic_that_is_taken_away_or_replaced_is_told_by_what_stands_there() {
-        let other = |value| other_topic("dlq.orders", &entries(&[(TOPIC_NAME, value, true)]));
-        assert_eq!(other("dlq.orders"), None);
-        assert_eq!(other("dlq.theirs").as_deref(), Some("dlq.theirs"));
-        assert_eq!(other("").as_deref(), Some("unset"));
-        let none = other_topic("dlq.orders", &Entries::new());
-        assert_eq!(none.as_deref(), Some("unset"));
+        let copies = (COPY_RECORD, "true", true);
+        let changed = |value| letters(true).changed(&entries(&[(TOPIC_NAME, value, true), copies]));
+        assert_eq!(changed("dlq.orders"), None);
+        let to = |found: &str| Some((TOPIC_NAME, found.to_owned()));
+        assert_eq!(changed("dlq.theirs"), to("dlq.theirs"));
+        assert_eq!(changed(""), to("unset"));
+        assert_eq!(letters(true).changed(&Entries::new()), to("unset"));
+    }
+
+    #[test]
+    fn letters_that_would_lose_their_contents_are_told_but_where_they_had_none() {
+        let topic = (TOPIC_NAME, "dlq.orders", true);
+        let off = [(COPY_RECORD, "false", true), (COPY_RECORD, "false", false)];
+        for copies in off.map(|off| entries(&[topic, off])) {
+            let expected = Some((COPY_RECORD, "false".to_owned()));
+            assert_eq!(letters(true).changed(&copies), expected);
+            assert_eq!(letters(false).changed(&copies), None, "it was so before");
+        }
+        let back = entries(&[topic, (COPY_RECORD, "true", true)]);
+        assert_eq!(letters(true).changed(&back), None);
     }
 
     #[test]
@@ -463,7 +515,9 @@ mod tests {
             (TOPIC_NAME, "dlq.orders", true),
             (COPY_RECORD, "false", true),
         ]);
-        let plan = plan("dlq.orders", &no_copy).unwrap();
-        assert!(plan.changes.is_empty() && plan.keeps_payloads_out);
+        let (planned, changes) = plan("dlq.orders", &no_copy).unwrap();
+        assert_eq!((set(&changes), &planned), (vec![], &letters(false)));
+        let warning = planned.warning("share-orders").unwrap();
+        assert!(warning.contains("neither key nor value"), "{warning}");
     }
 }

@@ -125,6 +125,19 @@ pub enum AdminError {
         servers: String,
     },
     #[error(
+        "errors.deadletterqueue.copy.record.enable of share group {group} is {found} now, so that \
+         the brokers would write letters to {topic} without key and value; set it again with \
+         `kafka-configs.sh --bootstrap-server {servers} --alter --entity-type groups --entity-name \
+         {group} --add-config errors.deadletterqueue.copy.record.enable=true`, or restart the \
+         connector if letters are to be without"
+    )]
+    LettersWithoutContents {
+        group: String,
+        topic: String,
+        found: String,
+        servers: String,
+    },
+    #[error(
         "{key}: topic {topic} cannot be created with {replication_factor} replicas, there are \
          fewer brokers; lower it"
     )]

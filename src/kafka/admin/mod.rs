@@ -18,6 +18,7 @@ mod pattern;
 mod topics;
 
 pub use client::Admin;
+pub use dead_letters::BrokerLetters;
 pub use error::AdminError;
 pub(crate) use error::remedy;
 pub use group_configs::PreparedGroup;
