@@ -67,7 +67,7 @@ pub struct ConnectorView {
     /// What of the source, or of starting, does not work now and is being
     /// tried again.
     pub trouble: Option<Cause>,
-    /// Why letters fail, while some do.
+    /// Why letters fail, while some do, and whether nothing is fetched for that.
     pub letter_trouble: Option<Cause>,
     /// What of the group's settings is in the way.
     pub group_trouble: Option<Cause>,
@@ -151,7 +151,7 @@ impl ConnectorView {
         self.waiting = queue.waiting();
         self.held_bytes = held_bytes;
         let letters = books.letters();
-        self.letter_trouble = letters.trouble();
+        self.letter_trouble = letters.told_trouble();
         self.letters_waiting = letters.len();
         self.letters = letters.totals();
         self.pins = books.pins();

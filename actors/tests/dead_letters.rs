@@ -169,6 +169,8 @@ async fn nothing_is_fetched_while_many_records_wait_for_letters_that_fail() {
     let all_wait = |it: &Running| it.view().letters_waiting == it.view().in_flight;
     running.until("all that is open waits", all_wait).await;
     let open = running.view().in_flight;
+    let told = format!("{open} records wait to be written, so no more are fetched: dead by plan");
+    assert_eq!(running.view().trouble().map(|it| &**it), Some(&*told));
     tokio::time::sleep(10 * LOCK).await;
     assert_eq!(running.view().in_flight, open, "no more come");
     assert!(open < 2000, "{open}");

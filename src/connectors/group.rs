@@ -171,7 +171,10 @@ impl Looker {
     fn trouble(&self, failure: Option<AdminError>) -> Option<String> {
         let renewal = self.groups.trouble();
         let letters = self.obstacle.as_ref().map(|obstacle| {
-            format!("records that would be rejected are held meanwhile: {obstacle}")
+            format!(
+                "records that would be rejected are held meanwhile, and with many of them no more \
+                 are fetched: {obstacle}"
+            )
         });
         let failure = failure.map(|error| {
             format!("the group's settings may have changed, those read last are kept to: {error}")

@@ -112,6 +112,7 @@ fn details(sight: &ConnectorSight) -> Value {
         "records_queued": view.queued,
         "records_waiting": view.waiting,
         "records_held": view.held,
+        "letters_waiting": view.letters_waiting,
         "bytes_held": view.held_bytes,
         "window_records": view.window,
         "delivery_limit": view.delivery_limit,

@@ -330,6 +330,10 @@ mod tests {
             trouble: Some("broker 2 is gone".into()),
             ..come_up()
         };
+        let letters = ConnectorView {
+            letter_trouble: Some("dlq.orders takes none".into()),
+            ..come_up()
+        };
         let refused = ConnectorView {
             outage: Some(Outage {
                 cause: "refused".into(),
@@ -354,6 +358,11 @@ mod tests {
                 troubled,
                 vec![RUNNING],
                 Standing::Bad("broker 2 is gone".into()),
+            ),
+            (
+                letters,
+                vec![RUNNING],
+                Standing::Bad("dlq.orders takes none".into()),
             ),
             (refused, vec![RUNNING], Standing::Bad("refused".into())),
             (

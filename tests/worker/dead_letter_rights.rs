@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use krafka::admin::{AclOperation, AclResourceType};
+use reqwest::StatusCode;
 use serde_json::{Value, json};
 use sluice_test_support::consume::read_topic;
 use sluice_test_support::kafka::{Kafka, KafkaOptions};
@@ -11,6 +12,7 @@ use sluice_test_support::produce::{json_records, produce};
 use sluice_test_support::wait::eventually;
 use sluice_test_support::worker::Worker;
 
+use crate::api::Api;
 use crate::crew::status_of;
 use crate::dead_letters::{put_aside, refusal};
 use crate::rights::{allow, grant, guarded, worker_of};
@@ -91,6 +93,28 @@ async fn wait_for(worker: &Worker, what: &str, wanted: impl Fn(&Value) -> bool) 
     .await
 }
 
+/// Status and health say as plainly as in an outage of the sink that records
+/// wait, for what, and what to do. It is no reason to restart a worker.
+async fn tells_of_it(api: &Api) -> Result<()> {
+    let (_, status) = api.get("/connectors/aside/status").await?;
+    let (code, health) = api.get("/health").await?;
+    let told = &health["sluice"]["connectors"]["aside"];
+    assert_eq!(status["connector"]["state"], "RUNNING", "{status}");
+    assert_eq!(status["sluice"]["letters_waiting"], 1, "{status}");
+    assert_eq!(
+        (code, &told["health"]),
+        (StatusCode::INTERNAL_SERVER_ERROR, &json!("bad"))
+    );
+    for cause in [&status["sluice"]["trouble"], &told["cause"]] {
+        let cause = cause.as_str().unwrap_or_default();
+        let is_plain = cause.contains("dlq.orders") && cause.contains("grant WRITE on the topic");
+        ensure!(is_plain, "{cause:?}");
+    }
+    let (code, ready) = api.get("/health/ready").await?;
+    ensure!(code == StatusCode::OK, "{ready}");
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_rights_nothing_is_put_aside_until_they_are_given() -> Result<()> {
     let kafka = cluster().await?;
@@ -109,10 +133,14 @@ async fn without_rights_nothing_is_put_aside_until_they_are_given() -> Result<()
     })
     .await?;
     assert_eq!(status["in_flight"], 1, "{status}");
+    let api = Api::of(&worker).await?;
+    tells_of_it(&api).await?;
     let write = AclOperation::Write;
     let write = allow(AclResourceType::Topic, "dlq.orders", "alice", write);
     grant(&kafka.admin().await?, vec![write]).await?;
     wait_for(&worker, "it may", |status| status["rejected"] == 1).await?;
+    let is_well = |code, _: &Value| code == StatusCode::OK;
+    api.wait_for("/health", MINUTE, is_well).await?;
     assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
     let letters = read_topic(kafka.bootstrap_servers(), "dlq.orders").await?;
     assert_eq!(letters.len(), 1, "{letters:?}");

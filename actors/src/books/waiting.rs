@@ -154,6 +154,21 @@ impl Letters {
         self.cause.clone().filter(|_| self.some_fail())
     }
 
+    /// The same as the status tells it: also that nothing is fetched for it.
+    #[must_use]
+    pub fn told_trouble(&self) -> Option<Cause> {
+        let cause = self.trouble()?;
+        let told = || {
+            let waiting = self.len();
+            format!("{waiting} records wait to be written, so no more are fetched: {cause}")
+        };
+        Some(if self.is_clogged() {
+            told().into()
+        } else {
+            cause
+        })
+    }
+
     fn some_fail(&self) -> bool {
         self.failing > 0 || !self.unparked.is_empty()
     }
