@@ -63,6 +63,7 @@ pub struct KafkaOptions {
     pub(crate) client_certificates: bool,
     pub(crate) features: Vec<String>,
     pub(crate) proxied: bool,
+    pub(crate) one_controller: bool,
     pub(crate) properties: Vec<(String, String)>,
 }
 
@@ -85,6 +86,7 @@ impl KafkaOptions {
             client_certificates: false,
             features: Vec::new(),
             proxied: false,
+            one_controller: false,
             properties: Vec::new(),
         }
     }
@@ -148,6 +150,18 @@ impl KafkaOptions {
         self
     }
 
+    /// Makes node 1 the only controller, so that all others may be killed.
+    #[must_use]
+    pub const fn one_controller(mut self) -> Self {
+        self.one_controller = true;
+        self
+    }
+
+    /// Whether node `id` takes part in the quorum.
+    const fn is_controller(&self, id: usize) -> bool {
+        id == 1 || !self.one_controller
+    }
+
     /// One more broker property; it wins over those set here.
     #[must_use]
     pub fn property(mut self, key: &str, value: &str) -> Self {
@@ -181,22 +195,26 @@ pub(crate) fn node_properties(
         set(&format!("{topic}.min.isr"), replicas.min(2).to_string());
     }
     set("node.id", id.to_string());
-    set("controller.quorum.voters", voters(ports));
-    properties.extend(listeners(&ports[id - 1], options, certificates));
+    set("controller.quorum.voters", voters(ports, options));
+    if !options.is_controller(id) {
+        set("process.roles", "broker".to_owned());
+    }
+    properties.extend(listeners(id, &ports[id - 1], options, certificates));
     properties.extend(options.properties.iter().cloned());
     properties
 }
 
-fn voters(ports: &[Ports]) -> String {
-    let voters: Vec<String> = ports
-        .iter()
-        .enumerate()
-        .map(|(index, ports)| format!("{}@127.0.0.1:{}", index + 1, ports.controller))
+fn voters(ports: &[Ports], options: &KafkaOptions) -> String {
+    let voters: Vec<String> = (1..)
+        .zip(ports)
+        .filter(|(id, _)| options.is_controller(*id))
+        .map(|(id, ports)| format!("{id}@127.0.0.1:{}", ports.controller))
         .collect();
     voters.join(",")
 }
 
 fn listeners(
+    id: usize,
     ports: &Ports,
     options: &KafkaOptions,
     certificates: &Certificates,
@@ -221,7 +239,10 @@ fn listeners(
         ));
         properties.extend(sasl_plaintext(&options.plain_users));
     }
-    let mut listeners = format!("{advertised},CONTROLLER://127.0.0.1:{}", ports.controller);
+    let mut listeners = advertised.clone();
+    if options.is_controller(id) {
+        listeners.push_str(&format!(",CONTROLLER://127.0.0.1:{}", ports.controller));
+    }
     if options.proxied {
         listeners.push_str(&format!(",PROXIED://127.0.0.1:{}", ports.proxied));
         advertised.push_str(&format!(",PROXIED://127.0.0.1:{}", ports.proxy));

@@ -1,13 +1,18 @@
 //! What the worker writes itself outlasts the broker that confirmed it.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
+use sluice_test_support::consume::read_topic;
+use sluice_test_support::counting::Tally;
+use sluice_test_support::kafka::{Kafka, KafkaOptions};
+use sluice_test_support::produce::{NewRecord, produce};
+use sluice_test_support::topics::Admin;
 use sluice_test_support::wait::eventually;
 
 use super::case::PATIENCE;
 use super::site::Site;
 use crate::dead_letters::put_aside;
-use crate::history::{lines_of, log};
+use crate::history::{lines_of, log, number};
 use crate::stage::{Stage, wait_for_status};
 
 const IN_SYNC: &str = "min.insync.replicas";
@@ -70,5 +75,93 @@ async fn topics_that_one_broker_of_several_confirms_are_warned_of_with_the_remed
         })
         .await?;
     }
+    Ok(())
+}
+
+/// How many replicas of a topic's only partition are in sync.
+async fn wait_for_in_sync(admin: &Admin, topic: &str, count: usize) -> Result<()> {
+    eventually("replicas are in sync", PATIENCE, async || {
+        let described = admin.describe_topic(topic).await?;
+        let in_sync: Vec<usize> = described.partitions.iter().map(|it| it.isr.len()).collect();
+        ensure!(in_sync == [count], "{in_sync:?}");
+        Ok(())
+    })
+    .await
+}
+
+const RECORDS: usize = 10;
+
+/// Of those that are numbered so, the third one is rejected.
+async fn fill(stage: &Stage, round: usize) -> Result<()> {
+    let records =
+        (0..RECORDS).map(move |number| NewRecord::value(value(round, number)).partition(0));
+    produce(stage.kafka.bootstrap_servers(), &stage.name, records).await?;
+    Ok(())
+}
+
+fn value(round: usize, number: usize) -> String {
+    format!(r#"{{"id":"{round}-{number}"}}"#)
+}
+
+/// The letters are in a cluster of three brokers, two of which are killed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_letter_that_one_broker_of_three_could_confirm_waits_for_a_second_one() -> Result<()> {
+    let elsewhere = Kafka::start(KafkaOptions::new().nodes(3).one_controller()).await?;
+    let admin = elsewhere.admin().await?;
+    let stage = Stage::set("two-killed", 1).await?;
+    let mut connector = stage.to_null(1);
+    let [letters, _] = topics_of(&stage);
+    put_aside(&mut connector, &letters);
+    connector["errors.deadletterqueue.topic.replication.factor"] = json!("3");
+    connector["producer.override.bootstrap.servers"] = json!(elsewhere.bootstrap_servers());
+    connector["reject.match"] = json!("value=-3\"");
+    let worker = stage.worker(&connector)?;
+    let running = |status: &Value| status["state"] == "RUNNING";
+    wait_for_status(&worker, "it runs", PATIENCE, running).await?;
+    wait_for_in_sync(&admin, &letters, 3).await?;
+
+    elsewhere.kill_node(3)?;
+    wait_for_in_sync(&admin, &letters, 2).await?;
+    fill(&stage, 1).await?;
+    let rejected = |count: usize| {
+        move |status: &Value| status["rejected"] == count && status["in_flight"] == 0
+    };
+    wait_for_status(&worker, "two confirm", PATIENCE, rejected(1)).await?;
+
+    elsewhere.kill_node(2)?;
+    wait_for_in_sync(&admin, &letters, 1).await?;
+    fill(&stage, 2).await?;
+    let waits = |status: &Value| {
+        let trouble = status["trouble"].as_str().unwrap_or_default();
+        status["letters_waiting"] == 1 && trouble.contains(&letters)
+    };
+    let status = wait_for_status(&worker, "one does not", PATIENCE, waits).await?;
+    // Over many lives of its lock.
+    let enough = number(&status, "renewed")? + 10;
+    let renewed = |status: &Value| status["renewed"].as_u64() >= Some(enough);
+    let status = wait_for_status(&worker, "it is renewed", PATIENCE, renewed).await?;
+    assert!(waits(&status), "{status}");
+    assert_eq!(
+        (&status["rejected"], &status["in_flight"]),
+        (&json!(1), &json!(1))
+    );
+
+    elsewhere.start_node(2)?;
+    let status = wait_for_status(&worker, "two confirm again", PATIENCE, rejected(2)).await?;
+    for (field, expected) in [
+        ("accepted", 2 * (RECORDS - 1)),
+        ("released", 0),
+        ("lost", 0),
+    ] {
+        assert_eq!(status[field], expected, "{field} of {status}");
+    }
+    wait_for_in_sync(&admin, &letters, 2).await?;
+    // The third one stays dead, and who reads takes that for a failure.
+    let servers: Vec<&str> = elsewhere.bootstrap_servers().split(',').collect();
+    let read = read_topic(&servers[..2].join(","), &letters).await?;
+    let values = read.iter().filter_map(|it| it.value.as_deref());
+    Tally::from_json_values(values, "/id").at_least_once(["1-3", "2-3"].map(str::to_owned))?;
+    stage.wait_until_consumed(PATIENCE).await?;
+    assert_eq!(worker.stop(PATIENCE).await?.code(), Some(0));
     Ok(())
 }
