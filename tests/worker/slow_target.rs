@@ -90,3 +90,36 @@ async fn a_put_that_takes_too_long_goes_to_another_task_first_and_back_to_the_br
     }
     Ok(())
 }
+
+/// Far longer than a settlement takes on any machine.
+const LONG_POLL: Duration = Duration::from_secs(25);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_delivered_at_its_second_try_is_accepted_at_once_though_no_more_comes() -> Result<()>
+{
+    let stage = Stage::set("idle-target", 1).await?;
+    let receiver = Receiver::start(|arrival| match arrival.attempt {
+        0 => Reply::status(500),
+        _ => Reply::ok(),
+    })
+    .await?;
+    let mut connector = stage.connector("http", 2);
+    connector["http.url"] = json!(receiver.url("/orders"));
+    let long_poll = LONG_POLL.as_millis().to_string();
+    connector["consumer.override.fetch.max.wait.ms"] = json!(long_poll);
+    let worker = stage.worker(&connector)?;
+    let running = |status: &Value| status["state"] == "RUNNING";
+    wait_for_status(&worker, "it runs", PATIENCE, running).await?;
+    let servers = stage.kafka.bootstrap_servers();
+    produce(servers, &stage.name, json_records(1, 1, 100)).await?;
+    let delivered = |status: &Value| status["delivered"] == 1;
+    wait_for_status(&worker, "it is delivered", PATIENCE, delivered).await?;
+    let accepted = |status: &Value| status["accepted"] == 1 && status["in_flight"] == 0;
+    let soon = LONG_POLL / 2;
+    let status = wait_for_status(&worker, "behind no long poll", soon, accepted).await?;
+    assert_eq!(
+        (&status["retries"], &status["redelivered"]),
+        (&json!(1), &json!(0))
+    );
+    Ok(())
+}
