@@ -32,6 +32,8 @@ pub struct Arrival {
     pub body: Bytes,
     /// How many with the same method, path and body came before.
     pub attempt: usize,
+    /// The plan wanted to be asked about it again.
+    pub is_asked_again: bool,
     pub at: Instant,
 }
 
@@ -66,6 +68,8 @@ pub enum Reply {
     Torn(u16),
     /// The same later.
     After(Duration, Box<Reply>),
+    /// What the plan says of it so long after, if its sender still waits.
+    AskAgain(Duration),
 }
 
 impl Reply {
@@ -276,12 +280,22 @@ where
 /// An error ends the connection.
 async fn answer(request: Request<Incoming>, state: Arc<State>) -> io::Result<Response<Body>> {
     let _under_way = UnderWay::begin(&state);
-    let arrival = arrival(request, &state).await?;
+    let mut arrival = arrival(request, &state).await?;
     let mut reply = (state.plan)(&arrival);
-    state.arrivals.lock().push(arrival);
-    while let Reply::After(wait, later) = reply {
-        sleep(wait).await;
-        reply = *later;
+    state.arrivals.lock().push(arrival.clone());
+    arrival.is_asked_again = true;
+    loop {
+        reply = match reply {
+            Reply::After(wait, later) => {
+                sleep(wait).await;
+                *later
+            }
+            Reply::AskAgain(wait) => {
+                sleep(wait).await;
+                (state.plan)(&arrival)
+            }
+            _ => break,
+        };
     }
     match reply {
         Reply::Answer {
@@ -300,7 +314,9 @@ async fn answer(request: Request<Incoming>, state: Arc<State>) -> io::Result<Res
             answer.body(torn()).map_err(io::Error::other)
         }
         Reply::Hang => std::future::pending().await,
-        Reply::Reset | Reply::After(..) => Err(io::ErrorKind::ConnectionReset.into()),
+        Reply::Reset | Reply::After(..) | Reply::AskAgain(..) => {
+            Err(io::ErrorKind::ConnectionReset.into())
+        }
     }
 }
 
@@ -318,6 +334,7 @@ async fn arrival(request: Request<Incoming>, state: &State) -> io::Result<Arriva
         headers: head.headers,
         body,
         attempt: *count - 1,
+        is_asked_again: false,
         at: Instant::now(),
     })
 }

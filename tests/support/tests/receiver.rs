@@ -1,9 +1,11 @@
 //! The receiver keeps what comes and does as planned. Seen from a bare TCP
 //! connection, as no client stands between.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use parking_lot::Mutex;
 use sluice_test_support::receiver::{Receiver, Reply};
 use sluice_test_support::wait::eventually;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -119,6 +121,35 @@ async fn hanging_requests_are_counted_until_they_are_given_up() -> Result<()> {
     let mut byte = [0];
     let ended = second.0.read(&mut byte).await;
     assert!(matches!(ended, Err(_) | Ok(0)), "{ended:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_plan_is_asked_again_about_who_still_waits() -> Result<()> {
+    const WAIT: Duration = Duration::from_millis(200);
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&asked);
+    let receiver = Receiver::start(move |arrival| match arrival.is_asked_again {
+        false => Reply::AskAgain(WAIT),
+        true => {
+            log.lock().push(arrival.text());
+            Reply::status(204)
+        }
+    })
+    .await?;
+    let mut leaves = Connection::open(&receiver).await?;
+    leaves.send("/", "leaves").await?;
+    eventually("it is under way", SOON, async || {
+        ensure!(receiver.under_way() == 1);
+        Ok(())
+    })
+    .await?;
+    drop(leaves);
+    let mut waits = Connection::open(&receiver).await?;
+    let (head, _) = waits.send_for_answer("/", "waits").await?;
+    assert!(head.starts_with("HTTP/1.1 204"), "{head}");
+    assert_eq!(*asked.lock(), ["waits"]);
+    assert_eq!(receiver.count(), 2, "each has come once");
     Ok(())
 }
 
