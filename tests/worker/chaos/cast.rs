@@ -15,11 +15,13 @@ use tempfile::TempDir;
 use tokio::time::{Instant, timeout};
 
 use super::cluster::TOPIC;
-use super::connectors::{Role, Setting, connector, connector_of, in_flight_limit};
+use super::connectors::{Role, connector, connector_of, in_flight_limit};
 use super::endpoint::Endpoint;
 use super::footprint::Footprint;
 use super::life::Life;
+use super::mood::Mood;
 use super::schedule::{VETERAN, WORKERS};
+use super::setting::Setting;
 use super::verdict::Delivery;
 use crate::api::Api;
 use crate::history::number;
@@ -144,6 +146,36 @@ impl Cast {
         self.life(worker)?.worker.signal(signal)?;
         self.states[worker] = then;
         Ok(())
+    }
+
+    /// False as long as there is none.
+    pub fn take_file(&mut self, worker: usize) -> Result<bool> {
+        let clock = self.clock;
+        let life = self.lives[worker].last_mut();
+        let life = life.context("it was never started")?;
+        life.take_file(|| clock.elapsed())
+    }
+
+    pub fn give_file_back(&self, worker: usize) -> Result<()> {
+        self.life(worker)?.give_file_back()
+    }
+
+    /// Whether some worker that runs has told that it keeps to this limit of
+    /// deliveries.
+    pub fn follows(&self, limit: u16) -> Result<bool> {
+        for worker in 0..WORKERS {
+            if self.states[worker] == State::Runs
+                && let Some(status) = self.life(worker)?.status()?
+                && status["delivery_limit"] == limit
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    pub fn set_endpoint(&self, mood: Mood, lasts: Duration) {
+        self.endpoint.set(mood, lasts);
     }
 
     /// False as long as the worker cannot do it, since it has just started.

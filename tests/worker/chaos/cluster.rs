@@ -31,6 +31,7 @@ impl Cluster {
             // A leader that moves by itself costs attempts at a time that no
             // schedule knows.
             .property("auto.leader.rebalance.enable", "false")
+            .property("group.share.max.delivery.count.limit", "20")
             // The states of share groups are read at the end, all of them.
             .property(
                 "share.coordinator.state.topic.prune.interval.ms",

@@ -2,19 +2,22 @@
 //! of another kind.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::PutAside;
 use super::cluster::{LETTERS, PARTITIONS, TOPIC};
 use super::endpoint::Endpoint;
 use super::fate::{add_rules, latency_us};
+use super::mood::PATIENCE;
 use super::schedule::{LOCK, TASKS, WORKERS};
+use super::setting::{Patience, PutAside, Retried, Setting, SinkKind};
 
 pub const GROUP: &str = "share-chaos";
 pub const DELIVERY_LIMIT: u16 = 10;
+/// What the limit is raised to for a while. That of the parking topic's group,
+/// which may not be lower, is this from the start.
+pub const RAISED_LIMIT: u16 = 15;
 /// `share.max.in.flight.records`.
 const WINDOW: u64 = 200;
 /// Of the producer, in records.
@@ -22,6 +25,12 @@ pub const BATCH: &str = "20";
 /// A parked record fails once more where it comes back. What is settled there
 /// may be deleted, so that it must be read before.
 const PARK_BACKOFF_MS: &str = "3000";
+/// Of what is given back; the endpoint is in a bad mood for up to twice as long.
+const RETRY_TIMEOUT_MS: &str = "1500";
+/// Shorter than a lock.
+const SHORT_PUT_MS: &str = "2500";
+/// Settings of the group are read so often.
+const METADATA_AGE_MS: &str = "1000";
 
 /// A batch of each partition.
 pub fn beyond_window() -> Result<u64> {
@@ -47,40 +56,6 @@ pub fn parked_of(worker: usize) -> String {
     format!("share-{}-parked", connector_of(worker))
 }
 
-/// Where a worker delivers to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SinkKind {
-    /// Writes each record into a file, and keeps to the plan.
-    Null,
-    /// The endpoint does.
-    Http,
-    /// Buffers: what it has written is settled when it is flushed. It knows of
-    /// no plan, and takes what others refuse.
-    File,
-}
-
-#[derive(Clone)]
-pub struct Setting {
-    pub seed: u64,
-    pub length: Duration,
-    pub nodes: usize,
-    pub put_aside: PutAside,
-    /// Of each worker.
-    pub sinks: [SinkKind; WORKERS],
-    /// Of what fails at the endpoint.
-    pub parking: bool,
-}
-
-impl Setting {
-    pub fn parks(&self, worker: usize) -> bool {
-        self.parking && self.sinks[worker] == SinkKind::Http
-    }
-
-    pub fn parkers(&self) -> impl Iterator<Item = usize> {
-        (0..WORKERS).filter(|worker| self.parks(*worker))
-    }
-}
-
 /// A life of a worker.
 pub struct Role<'a> {
     pub worker: usize,
@@ -97,6 +72,7 @@ pub fn connector(setting: &Setting, endpoint: &Endpoint, role: &Role<'_>) -> Res
         "key.converter": "org.apache.kafka.connect.storage.StringConverter",
         "value.converter": "org.apache.kafka.connect.storage.StringConverter",
         "consumer.override.group.protocol": "share",
+        "consumer.override.metadata.max.age.ms": METADATA_AGE_MS,
         "errors.tolerance": "all",
         "max.put.records": "50",
         "share.group.id": GROUP,
@@ -105,6 +81,11 @@ pub fn connector(setting: &Setting, endpoint: &Endpoint, role: &Role<'_>) -> Res
         "share.delivery.count.limit": DELIVERY_LIMIT.to_string(),
     });
     add_sink(&mut connector, setting, endpoint, role)?;
+    match setting.retried {
+        Retried::Held => {}
+        Retried::GivenBack => connector["errors.retry.timeout"] = json!(RETRY_TIMEOUT_MS),
+        Retried::GivenBackAtOnce => connector["share.retriable"] = json!("release"),
+    }
     if setting.put_aside == PutAside::Letters {
         connector["errors.deadletterqueue.mode"] = json!("sluice");
         connector["errors.deadletterqueue.topic.name"] = json!(LETTERS);
@@ -132,6 +113,15 @@ fn add_sink(
             let file = role.file.file_name().and_then(|name| name.to_str());
             connector["connector.class"] = json!("http");
             connector["http.url"] = json!(endpoint.url(file.context("no name")?));
+            let (key, time) = match setting.patience {
+                Patience::Request => ("http.request.timeout.ms", PATIENCE.as_millis().to_string()),
+                Patience::ShortPut => ("share.delivery.timeout.ms", SHORT_PUT_MS.to_owned()),
+                Patience::LongPut => (
+                    "share.delivery.timeout.ms",
+                    PATIENCE.as_millis().to_string(),
+                ),
+            };
+            connector[key] = json!(time);
         }
         SinkKind::File => {
             connector["connector.class"] = json!("file");

@@ -124,7 +124,8 @@ impl Evidence {
         let blows = self.blows.iter().enumerate();
         let causes = blows.filter(|(_, blow)| {
             let in_time = || again.from <= self.settled_after(blow);
-            blow.unconfirmed(first, again) && in_time() || blow.late(first, again)
+            let ended = self.ended_after(blow);
+            blow.unconfirmed(first, again, ended) && in_time() || blow.late(first, again, ended)
         });
         causes.map(|(number, _)| number).collect()
     }
@@ -133,19 +134,31 @@ impl Evidence {
     /// before that may have held it up.
     fn settled_after(&self, blow: &Blow) -> Duration {
         let blows = self.blows.iter().map(|blow| (blow.from, blow.until));
-        let outages = self
-            .outages
-            .iter()
-            .map(|outage| (outage.from, outage.until));
-        let mut in_the_way: Vec<_> = blows.chain(outages).collect();
-        in_the_way.sort_unstable();
-        let settled = blow.until + SETTLED_WITHIN;
-        let each = in_the_way.into_iter();
-        each.fold(settled, |settled, (from, until)| match from <= settled {
-            true => settled.max(until + SETTLED_WITHIN),
-            false => settled,
-        })
+        let outages = self.outages.iter().map(|it| (it.from, it.until));
+        held_up(blow.until, SETTLED_WITHIN, blows.chain(outages))
     }
+
+    /// When the puts have ended that were under way at a blow.
+    fn ended_after(&self, blow: &Blow) -> Duration {
+        let outages = self.outages.iter().map(|it| (it.from, it.until));
+        held_up(blow.until, LATE, outages)
+    }
+}
+
+/// What takes so long from `begin` on if nothing is in the way, and anew after
+/// all that is.
+fn held_up(
+    begin: Duration,
+    takes: Duration,
+    in_the_way: impl Iterator<Item = (Duration, Duration)>,
+) -> Duration {
+    let mut in_the_way: Vec<_> = in_the_way.collect();
+    in_the_way.sort_unstable();
+    let each = in_the_way.into_iter();
+    each.fold(begin + takes, |end, (from, until)| match from <= end {
+        true => end.max(until + takes),
+        false => end,
+    })
 }
 
 impl Stretch {
@@ -174,17 +187,18 @@ impl Blow {
     }
 
     /// Its worker was struck before it could tell the broker.
-    fn unconfirmed(&self, first: &Delivery, again: &Delivery) -> bool {
+    /// Its puts have ended at `ended`.
+    fn unconfirmed(&self, first: &Delivery, again: &Delivery, ended: Duration) -> bool {
         self.strikes(first.worker)
             && self.from <= first.until + CONFIRMED_WITHIN
-            && first.from <= self.until + LATE
+            && first.from <= ended
             && self.from <= again.until
     }
 
     /// The second is a put that was under way when its worker was struck; the
     /// record had gone to another one meanwhile.
-    fn late(&self, first: &Delivery, again: &Delivery) -> bool {
-        self.strikes(again.worker) && self.from <= first.until && again.from <= self.until + LATE
+    fn late(&self, first: &Delivery, again: &Delivery, ended: Duration) -> bool {
+        self.strikes(again.worker) && self.from <= first.until && again.from <= ended
     }
 }
 

@@ -26,10 +26,18 @@ struct Look {
     bytes: u64,
 }
 
-pub struct Life {
-    pub worker: Worker,
+/// A file of deliveries, and how it grew.
+struct Told {
     file: PathBuf,
     looks: Vec<Look>,
+}
+
+pub struct Life {
+    pub worker: Worker,
+    told: Told,
+    /// Files that were taken away, as they were then: what the worker wrote
+    /// after that was delivered to nobody.
+    taken: Vec<Told>,
     /// Resident bytes over time.
     memory: Vec<(Duration, u64)>,
 }
@@ -38,8 +46,8 @@ impl Life {
     pub fn begin(options: &WorkerOptions, file: PathBuf) -> Result<Self> {
         Ok(Self {
             worker: Worker::start(options)?,
-            file,
-            looks: Vec::new(),
+            told: Told::new(file),
+            taken: Vec::new(),
             memory: Vec::new(),
         })
     }
@@ -50,25 +58,29 @@ impl Life {
 
     /// Bytes of deliveries so far.
     pub fn delivered(&self) -> u64 {
-        std::fs::metadata(&self.file).map_or(0, |file| file.len())
+        let taken = self.taken.iter().filter_map(|told| told.looks.last());
+        taken.map(|look| look.bytes).sum::<u64>() + self.told.bytes()
     }
 
     /// Notes how far the file is, and what the worker takes.
     pub fn look(&mut self, now: impl Fn() -> Duration) {
-        let before = now();
-        let bytes = self.delivered();
-        let look = Look {
-            before,
-            after: now(),
-            bytes,
-        };
-        // Of looks that saw the same, the last one tells when it grew.
-        match self.looks.last_mut() {
-            Some(last) if last.bytes == bytes => last.before = before,
-            _ => self.looks.push(look),
-        }
+        self.told.look(&now, Told::bytes);
         let bytes = self.resident_bytes();
-        self.memory.extend(bytes.map(|bytes| (before, bytes)));
+        self.memory.extend(bytes.map(|bytes| (now(), bytes)));
+    }
+
+    /// Deletes the worker's file, and leaves in its place what nobody can open;
+    /// false as long as there is no file.
+    pub fn take_file(&mut self, now: impl Fn() -> Duration) -> Result<bool> {
+        let taken = self.told.take(self.taken.len(), now)?;
+        let is_taken = taken.is_some();
+        self.taken.extend(taken);
+        Ok(is_taken)
+    }
+
+    /// Lets the worker have a file there again.
+    pub fn give_file_back(&self) -> Result<()> {
+        Ok(std::fs::remove_file(&self.told.file)?)
     }
 
     /// None once the worker has ended.
@@ -115,25 +127,73 @@ impl Life {
         Ok(credit)
     }
 
-    /// Adds each line of the file by its id.
+    /// Adds each line of the files by its id.
     pub fn add_deliveries(
         &self,
         worker: usize,
         deliveries: &mut BTreeMap<String, Vec<Delivery>>,
     ) -> Result<()> {
-        if !self.file.exists() {
-            return Ok(());
-        }
-        for (id, look) in seen(&read(&self.file)?, &self.looks)? {
-            let (from, until) = look;
-            let delivery = Delivery {
-                worker,
-                from,
-                until,
-            };
-            deliveries.entry(id).or_default().push(delivery);
+        for told in self.taken.iter().chain([&self.told]) {
+            if !told.file.exists() {
+                continue;
+            }
+            for (id, (from, until)) in seen(&read(&told.file)?, &told.looks)? {
+                let delivery = Delivery {
+                    worker,
+                    from,
+                    until,
+                };
+                deliveries.entry(id).or_default().push(delivery);
+            }
         }
         Ok(())
+    }
+}
+
+impl Told {
+    const fn new(file: PathBuf) -> Self {
+        Self {
+            file,
+            looks: Vec::new(),
+        }
+    }
+
+    /// Since a flush looks for the file after it has synced, what was flushed
+    /// by then is in the copy that is kept.
+    fn take(&mut self, number: usize, now: impl Fn() -> Duration) -> Result<Option<Self>> {
+        let path = self.file.clone();
+        let Ok(file) = File::open(&path) else {
+            return Ok(None);
+        };
+        let to_itself = path.with_extension(format!("link-{number}"));
+        std::os::unix::fs::symlink(&path, &to_itself)?;
+        std::fs::rename(&to_itself, &path)?;
+        let length = file.metadata()?.len();
+        let copy = path.with_extension(format!("taken-{number}"));
+        std::io::copy(&mut file.take(length), &mut File::create(&copy)?)?;
+        let mut taken = std::mem::replace(self, Self::new(path));
+        taken.look(&now, |_| length);
+        taken.file = copy;
+        Ok(Some(taken))
+    }
+
+    fn bytes(&self) -> u64 {
+        std::fs::metadata(&self.file).map_or(0, |file| file.len())
+    }
+
+    fn look(&mut self, now: impl Fn() -> Duration, bytes: impl FnOnce(&Self) -> u64) {
+        let before = now();
+        let bytes = bytes(self);
+        let after = now();
+        // Of looks that saw the same, the last one tells when it grew.
+        match self.looks.last_mut() {
+            Some(last) if last.bytes == bytes => last.before = before,
+            _ => self.looks.push(Look {
+                before,
+                after,
+                bytes,
+            }),
+        }
     }
 }
 
@@ -167,6 +227,9 @@ fn seen(file: &[u8], looks: &[Look]) -> Result<Vec<(String, (Duration, Duration)
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     const fn look(before: u64, bytes: u64) -> Look {
@@ -187,6 +250,26 @@ mod tests {
         let ms = Duration::from_millis;
         let times: Vec<_> = seen.into_iter().map(|(_, times)| times).collect();
         assert_eq!(times, [(ms(10), ms(21)), (ms(20), ms(31))]);
+    }
+
+    #[test]
+    fn what_is_written_to_a_file_that_was_taken_is_not_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut told = Told::new(folder.path().join("0-0.txt"));
+        let now = || Duration::from_millis(5);
+        assert!(told.take(0, now).unwrap().is_none(), "there is no file");
+        let mut writer = File::create(&told.file).unwrap();
+        writer.write_all(b"{\"id\":\"a\"}\n").unwrap();
+        let taken = told.take(0, now).unwrap().unwrap();
+        writer.write_all(b"{\"id\":\"b\"}\n").unwrap();
+        let seen = seen(&read(&taken.file).unwrap(), &taken.looks).unwrap();
+        let ids: Vec<_> = seen.iter().map(|(id, _)| &**id).collect();
+        assert_eq!(ids, ["a"]);
+        File::create(&told.file).unwrap_err();
+        assert_eq!(told.bytes(), 0);
+        assert_eq!(writer.metadata().unwrap().nlink(), 0, "it was deleted");
+        std::fs::remove_file(&told.file).unwrap();
+        File::create(&told.file).unwrap();
     }
 
     #[test]

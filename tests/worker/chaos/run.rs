@@ -1,23 +1,28 @@
 //! Plays a schedule, looks on, and gathers what was seen.
 
-use std::collections::BTreeMap;
+mod deeds;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
 use sluice_test_support::consume::Follower;
 use tokio::time::{Instant, Interval, interval};
 
+use deeds::LIMIT;
+
 use super::broker_books;
 use super::cast::Cast;
 use super::cluster::{Cluster, TOPIC};
 use super::connectors::{
-    BATCH, DELIVERY_LIMIT, GROUP, Setting, beyond_window, in_flight_limit, parked_of,
+    BATCH, DELIVERY_LIMIT, GROUP, RAISED_LIMIT, beyond_window, in_flight_limit, parked_of,
 };
-use super::duplicates::SETTLED_WITHIN;
-use super::schedule::{Deed, Event, STILL, VETERAN, WORKERS, outage, schedule};
+use super::deed::Event;
+use super::schedule::{WORKERS, schedule};
+use super::setting::Setting;
 use super::topics::{letters, logged, parkings, records};
 use super::verdict::{Blow, Delivery, Evidence, Limits, Stretch};
 use crate::load::Load;
@@ -32,16 +37,8 @@ const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Runs it; an error tells all that was wrong.
 pub async fn run(setting: &Setting) -> Result<()> {
-    let events = schedule(setting.seed, setting.length, setting.nodes);
-    eprintln!(
-        "SLUICE_CHAOS_SEED={} for {:?} with {} brokers, put aside as {:?}, into {:?}, parking {}:",
-        setting.seed,
-        setting.length,
-        setting.nodes,
-        setting.put_aside,
-        setting.sinks,
-        setting.parking
-    );
+    let events = schedule(setting);
+    eprintln!("SLUICE_CHAOS_SEED={} makes {setting:?}:", setting.seed);
     events.iter().for_each(|event| eprintln!("{event}"));
     let mut run = Run::start(setting).await?;
     let shown = run.show(&events, setting.length).await;
@@ -86,7 +83,10 @@ struct Run {
     parked: Vec<(usize, Follower)>,
     /// Records that shall begin an outage of the sink.
     outages: Arc<AtomicUsize>,
-    frozen: [Option<Blow>; WORKERS],
+    /// Workers that are frozen, or have lost their file.
+    struck: [Option<Blow>; WORKERS],
+    /// What is set on the group.
+    delivery_limit: u16,
     node: Option<(WayBack, Blow)>,
     blows: Vec<Blow>,
     sink_outages: Vec<Stretch>,
@@ -99,6 +99,12 @@ impl Run {
         let servers = cluster.kafka.bootstrap_servers();
         let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
         let clock = Instant::now();
+        let admin = cluster.kafka.admin().await?;
+        for worker in setting.parkers() {
+            let limit = RAISED_LIMIT.to_string();
+            let limit = [(LIMIT, limit.as_str())];
+            admin.alter_group(&parked_of(worker), &limit).await?;
+        }
         let cast = Cast::start(setting, Arc::clone(&cluster.kafka), clock).await?;
         let outages = Arc::new(AtomicUsize::new(0));
         let records = records(setting.seed, Arc::clone(&outages));
@@ -115,7 +121,8 @@ impl Run {
             load: Some(load),
             parked,
             outages,
-            frozen: [const { None }; WORKERS],
+            struck: [const { None }; WORKERS],
+            delivery_limit: DELIVERY_LIMIT,
             node: None,
             blows: Vec::new(),
             sink_outages: Vec::new(),
@@ -153,24 +160,45 @@ impl Run {
     /// blows keep their distance.
     async fn play(&mut self, events: &[Event], length: Duration) -> Result<()> {
         let mut begin = self.clock.elapsed();
-        let mut due = events.iter().peekable();
-        while due.peek().is_some() || self.node.is_some() || self.clock.elapsed() < begin + length {
+        let mut events = VecDeque::from_iter(events.iter().copied());
+        while !events.is_empty() || self.node.is_some() || self.clock.elapsed() < begin + length {
             self.ticks.tick().await;
             self.cast.look()?;
             self.look_at_node().await?;
-            let now = self.clock.elapsed();
-            while let Some(event) = due.peek() {
-                if begin + event.at > now || !self.does(event.deed).await? {
-                    break;
-                }
-                begin = now - event.at;
-                due.next();
-            }
-            if let Some(event) = due.peek() {
-                ensure!(begin + event.at + PATIENCE > now, "{event} cannot be done");
+            begin = self.do_what_is_due(&mut events, begin).await?;
+            if let Some(event) = events.front() {
+                let last = begin + event.at + PATIENCE;
+                ensure!(last > self.clock.elapsed(), "{event} cannot be done");
             }
         }
         Ok(())
+    }
+
+    /// Returns when the schedule would have begun without delays.
+    async fn do_what_is_due(
+        &mut self,
+        events: &mut VecDeque<Event>,
+        mut begin: Duration,
+    ) -> Result<Duration> {
+        let now = self.clock.elapsed();
+        let mut place = 0;
+        while let Some(event) = events.get(place).copied()
+            && begin + event.at <= now
+        {
+            // What was struck is mended in its time, whatever else has to wait.
+            let mut before = events.iter().take(place).map(|one| one.deed);
+            let has_its_turn =
+                place == 0 || event.deed.is_mending() && !before.any(|deed| event.deed.mends(deed));
+            if !has_its_turn || !self.does(event.deed).await? {
+                place += 1;
+                continue;
+            }
+            events.remove(place);
+            if place == 0 {
+                begin = now - event.at;
+            }
+        }
+        Ok(begin)
     }
 
     async fn look_until<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
@@ -181,98 +209,6 @@ impl Run {
                 _ = self.ticks.tick() => self.cast.look()?,
             }
         }
-    }
-
-    /// False if it cannot be done yet.
-    async fn does(&mut self, deed: Deed) -> Result<bool> {
-        match deed {
-            Deed::Kill(worker) => {
-                let blow = self.blow(deed, Some(worker))?;
-                self.cast.kill(worker)?;
-                self.over(blow);
-            }
-            Deed::Terminate(worker) => self.cast.terminate(worker)?,
-            Deed::Start(worker) => return self.cast.begin(worker),
-            Deed::Freeze(worker) => {
-                self.frozen[worker] = Some(self.blow(deed, Some(worker))?);
-                self.cast.freeze(worker)?;
-            }
-            Deed::Thaw(worker) => {
-                self.cast.thaw(worker)?;
-                let blow = self.frozen[worker].take();
-                blow.into_iter().for_each(|blow| self.over(blow));
-            }
-            Deed::RestartTask { worker, task } => {
-                return self.cast.restart_task(worker, task).await;
-            }
-            Deed::Cut => {
-                let blow = self.blow(deed, Some(VETERAN))?;
-                if !self.cluster.cut() {
-                    return Ok(false);
-                }
-                self.over(blow);
-            }
-            Deed::KillNode(_) | Deed::StopNode(_) if self.node.is_some() => return Ok(false),
-            Deed::KillNode(node) => {
-                let blow = self.blow(deed, None)?;
-                self.cluster.kafka.kill_node(node)?;
-                self.node = Some((WayBack::Down(blow.from), blow));
-            }
-            Deed::StopNode(node) => {
-                let blow = self.blow(deed, None)?;
-                self.cluster.stop_node(node)?;
-                self.node = Some((WayBack::Down(blow.from), blow));
-            }
-            Deed::StartNode(node) => {
-                if !self.cluster.start_node(node)? {
-                    return Ok(false);
-                }
-                if let Some((way_back, _)) = &mut self.node {
-                    *way_back = WayBack::Coming(self.clock.elapsed());
-                }
-            }
-            Deed::Outage(records) => {
-                let from = self.clock.elapsed();
-                let until = from + outage(records);
-                self.sink_outages.push(Stretch { from, until });
-                self.outages.fetch_add(records, Ordering::AcqRel);
-            }
-            // The rest of the schedule moves with it, so it has its length.
-            Deed::Calm if self.node.is_some() => return Ok(false),
-            Deed::Calm => {
-                let now = self.clock.elapsed();
-                let (from, until) = (now + SETTLED_WITHIN, now + STILL);
-                self.calm = Some(Stretch { from, until });
-            }
-        }
-        Ok(true)
-    }
-
-    fn blow(&self, deed: Deed, worker: Option<usize>) -> Result<Blow> {
-        let from = self.clock.elapsed();
-        let struck = (0..WORKERS).filter(|one| worker.is_none_or(|worker| worker == *one));
-        let mut in_flight = 0;
-        for worker in struck {
-            in_flight += self.cast.in_flight(worker)?;
-        }
-        Ok(Blow {
-            what: format!("{deed:?}"),
-            worker,
-            from,
-            until: from,
-            in_flight,
-        })
-    }
-
-    fn over(&mut self, blow: Blow) {
-        let until = self.clock.elapsed();
-        let (from, in_flight) = (blow.from.as_secs_f64(), blow.in_flight);
-        eprintln!(
-            "{} from {from:.3} s for {:.3} s at {in_flight} in flight",
-            blow.what,
-            until.as_secs_f64() - from
-        );
-        self.blows.push(Blow { until, ..blow });
     }
 
     /// A broker's blow is over when the broker takes part again and each

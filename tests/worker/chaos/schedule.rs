@@ -1,11 +1,18 @@
 //! What strikes whom, and when: made from a seed, the same each time.
 
-use std::fmt;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
 use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::connectors::{DELIVERY_LIMIT, RAISED_LIMIT};
+use super::deed::{Deed, Event};
 use super::fate::OUTAGE_MS;
+use super::mood::Mood;
+use super::setting::{Retried, Setting, SinkKind};
 
 /// How many workers share the group.
 pub const WORKERS: usize = 3;
@@ -13,8 +20,9 @@ pub const WORKERS: usize = 3;
 /// through proxies, which can cut its connections.
 pub const VETERAN: usize = WORKERS - 1;
 pub const TASKS: usize = 4;
-/// How long the broker locks a record.
+/// How long the broker locks a record, but for a while.
 pub const LOCK: Duration = Duration::from_secs(4);
+const SHORTER_LOCK: Duration = Duration::from_secs(3);
 
 /// Before the first blow, and after the last repair.
 const CALM: Duration = Duration::from_secs(5);
@@ -25,48 +33,11 @@ const REST: Duration = Duration::from_secs(3);
 pub const STILL: Duration = Duration::from_secs(26);
 /// Blows in milliseconds behind each other. So a record that is open for some
 /// seconds loses few of its attempts.
-const GAP: std::ops::Range<u64> = 2500..5500;
+const BLOW_GAP: Range<u64> = 2500..5500;
+/// Likewise troubles, which cost no attempt, or one.
+const TROUBLE_GAP: Range<u64> = 2500..6000;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
-    Kill(usize),
-    /// SIGTERM: it drains and ends.
-    Terminate(usize),
-    Start(usize),
-    /// SIGSTOP, for longer than the locks last.
-    Freeze(usize),
-    Thaw(usize),
-    /// By REST.
-    RestartTask {
-        worker: usize,
-        task: usize,
-    },
-    /// The connections of the veteran with all brokers.
-    Cut,
-    KillNode(usize),
-    /// SIGTERM: its leaders move, if there are others.
-    StopNode(usize),
-    StartNode(usize),
-    /// So many records that begin an outage of the sink at whoever gets them.
-    Outage(usize),
-    /// All is whole, and stays so for `STILL`.
-    Calm,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
-    pub at: Duration,
-    pub deed: Deed,
-}
-
-impl fmt::Display for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:7.3} s  {:?}", self.at.as_secs_f64(), self.deed)
-    }
-}
-
-/// The kinds of blows; a deck that is dealt to its end before it is shuffled
-/// anew, so that each comes as often as it is in it.
+/// The kinds of blows, and of troubles.
 #[derive(Clone, Copy, Debug)]
 enum Blow {
     Kill,
@@ -77,9 +48,13 @@ enum Blow {
     KillNode,
     StopNode,
     Outage,
+    Endpoint,
+    TakeFile,
+    SetLimit,
+    SetLock,
 }
 
-const DECK: [Blow; 10] = [
+const BLOWS: [Blow; 9] = [
     Blow::Kill,
     Blow::Kill,
     Blow::Terminate,
@@ -89,53 +64,99 @@ const DECK: [Blow; 10] = [
     Blow::Cut,
     Blow::KillNode,
     Blow::StopNode,
-    Blow::Outage,
 ];
 
+/// A deck that is dealt to its end before it is shuffled anew, so that each kind
+/// comes as often as it is in it.
+struct Dealer {
+    kinds: Vec<Blow>,
+    deck: Vec<Blow>,
+    gap: Range<u64>,
+    at: Duration,
+}
+
+impl Dealer {
+    fn new(kinds: impl Into<Vec<Blow>>, gap: Range<u64>) -> Self {
+        Self {
+            kinds: kinds.into(),
+            deck: Vec::new(),
+            gap,
+            at: Duration::ZERO,
+        }
+    }
+}
+
+/// Those that these sinks can have.
+fn troubles(setting: &Setting) -> Vec<Blow> {
+    let has = |kind| setting.workers_into(kind).next().is_some();
+    let mut troubles = vec![Blow::SetLimit, Blow::SetLock];
+    if has(SinkKind::File) {
+        troubles.push(Blow::TakeFile);
+    }
+    if has(SinkKind::Http) {
+        troubles.extend([Blow::Endpoint; 3]);
+    }
+    if has(SinkKind::Http) || has(SinkKind::Null) {
+        troubles.push(Blow::Outage);
+    }
+    troubles
+}
+
 /// The events of a run, by time. All is whole again at its end.
-pub fn schedule(seed: u64, length: Duration, nodes: usize) -> Vec<Event> {
+pub fn schedule(setting: &Setting) -> Vec<Event> {
     let mut plan = Plan {
-        rng: Rng::with_seed(seed),
+        rng: Rng::with_seed(setting.seed),
         end: Duration::ZERO,
-        nodes,
+        setting,
         busy: [Duration::ZERO; WORKERS],
         node_busy: Duration::ZERO,
+        moods: Vec::new(),
         events: Vec::new(),
     };
+    let length = setting.length;
     let middle = length.saturating_sub(STILL) / 2;
-    let mut deck = Vec::new();
-    plan.deal(&mut deck, CALM, middle);
+    let mut dealers = [
+        Dealer::new(BLOWS, BLOW_GAP),
+        Dealer::new(troubles(setting), TROUBLE_GAP),
+    ];
+    plan.deal(&mut dealers, CALM, middle);
     plan.add(middle, Deed::Calm);
-    plan.deal(&mut deck, middle + STILL, length.saturating_sub(CALM));
+    plan.deal(&mut dealers, middle + STILL, length.saturating_sub(CALM));
     plan.events.sort_by_key(|event| event.at);
     plan.events
 }
 
-struct Plan {
+struct Plan<'a> {
     rng: Rng,
     end: Duration,
-    nodes: usize,
+    setting: &'a Setting,
     /// Until when each worker is struck, or rests from it.
     busy: [Duration; WORKERS],
+    /// Likewise the brokers, also by what they are asked to change.
     node_busy: Duration,
+    /// Those that the endpoint has not been in.
+    moods: Vec<Mood>,
     events: Vec<Event>,
 }
 
-impl Plan {
+impl Plan<'_> {
     /// Strikes from `begin` on, so that all is whole again at `end`.
-    fn deal(&mut self, deck: &mut Vec<Blow>, begin: Duration, end: Duration) {
+    fn deal(&mut self, dealers: &mut [Dealer], begin: Duration, end: Duration) {
         self.end = end;
-        let mut at = begin;
-        while at < end {
-            if deck.is_empty() {
-                deck.extend(DECK);
-                self.rng.shuffle(deck);
+        dealers.iter_mut().for_each(|dealer| dealer.at = begin);
+        while let Some(dealer) = dealers.iter_mut().min_by_key(|dealer| dealer.at)
+            && dealer.at < end
+        {
+            if dealer.deck.is_empty() {
+                dealer.deck.clone_from(&dealer.kinds);
+                self.rng.shuffle(&mut dealer.deck);
             }
+            let (at, deck) = (dealer.at, &mut dealer.deck);
             // The next one that can be dealt now; what cannot waits for its turn.
             if let Some(place) = (0..deck.len()).find(|place| self.strike(at, deck[*place])) {
                 deck.remove(place);
             }
-            at += millis(&mut self.rng, GAP);
+            dealer.at += millis(&mut self.rng, dealer.gap.clone());
         }
     }
 
@@ -176,15 +197,28 @@ impl Plan {
                 self.add(at, Deed::Outage(records));
                 true
             }
+            Blow::Endpoint => self.endpoint(at),
+            Blow::TakeFile => {
+                let files = self.setting.workers_into(SinkKind::File);
+                self.down(at, files, Deed::TakeFile, 500..3000, Deed::GiveFileBack)
+            }
+            Blow::SetLimit => {
+                let (raised, back) = (RAISED_LIMIT, DELIVERY_LIMIT);
+                self.change(at, Deed::SetLimit(raised), Deed::SetLimit(back))
+            }
+            Blow::SetLock => {
+                let (shorter, back) = (SHORTER_LOCK, LOCK);
+                self.change(at, Deed::SetLock(shorter), Deed::SetLock(back))
+            }
         }
     }
 
     fn down(
         &mut self,
         at: Duration,
-        workers: std::ops::Range<usize>,
+        workers: impl Iterator<Item = usize>,
         begin: fn(usize) -> Deed,
-        lasts: std::ops::Range<u64>,
+        lasts: Range<u64>,
         end: fn(usize) -> Deed,
     ) -> bool {
         let until = at + millis(&mut self.rng, lasts);
@@ -207,14 +241,47 @@ impl Plan {
         if self.node_busy > at || until > self.end {
             return false;
         }
-        let node = self.rng.usize(1..=self.nodes);
+        let node = self.rng.usize(1..=self.setting.nodes);
         self.add(at, begin(node));
         self.add(until, Deed::StartNode(node));
         self.node_busy = until + REST;
         true
     }
 
-    fn whole(&mut self, at: Duration, workers: std::ops::Range<usize>) -> Option<usize> {
+    /// Changes a setting of the group and sets it back: no broker is struck
+    /// meanwhile, which would have to be started before it can be set back.
+    fn change(&mut self, at: Duration, there: Deed, back: Deed) -> bool {
+        let until = at + millis(&mut self.rng, 2000..6000);
+        if self.node_busy > at || until > self.end {
+            return false;
+        }
+        self.add(at, there);
+        self.add(until, back);
+        self.node_busy = until;
+        true
+    }
+
+    fn endpoint(&mut self, at: Duration) -> bool {
+        if self.moods.is_empty() {
+            self.moods.extend(Mood::ALL);
+            // What is given back each time would use up its attempts.
+            let at_once = self.setting.retried == Retried::GivenBackAtOnce;
+            self.moods.retain(|mood| !(at_once && mood.fails_again()));
+            self.rng.shuffle(&mut self.moods);
+        }
+        let Some(mood) = self.moods.last().copied() else {
+            return false;
+        };
+        let lasts = millis(&mut self.rng, mood.lasts());
+        if at + lasts + mood.aftermath() > self.end {
+            return false;
+        }
+        self.moods.pop();
+        self.add(at, Deed::Endpoint(mood, lasts));
+        true
+    }
+
+    fn whole(&mut self, at: Duration, workers: impl Iterator<Item = usize>) -> Option<usize> {
         let whole: Vec<usize> = workers.filter(|worker| self.busy[*worker] <= at).collect();
         self.rng.choice(whole)
     }
@@ -229,154 +296,6 @@ pub fn outage(records: usize) -> Duration {
     Duration::from_millis(OUTAGE_MS) * records as u32
 }
 
-fn millis(rng: &mut Rng, range: std::ops::Range<u64>) -> Duration {
+fn millis(rng: &mut Rng, range: Range<u64>) -> Duration {
     Duration::from_millis(rng.u64(range))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SHORT: Duration = Duration::from_secs(105);
-
-    fn all_schedules() -> impl Iterator<Item = Vec<Event>> {
-        (0..300).map(|seed| schedule(seed, SHORT, 1 + 2 * (seed as usize % 2)))
-    }
-
-    #[test]
-    fn a_seed_has_one_schedule_and_another_seed_another() {
-        assert_eq!(schedule(7, SHORT, 3), schedule(7, SHORT, 3));
-        assert_ne!(schedule(7, SHORT, 3), schedule(8, SHORT, 3));
-    }
-
-    #[test]
-    fn each_kind_of_blow_comes_in_every_schedule() {
-        for events in all_schedules() {
-            let has = |wanted: fn(&Deed) -> bool| events.iter().any(|event| wanted(&event.deed));
-            assert!(has(|deed| matches!(deed, Deed::Kill(_))), "{events:?}");
-            assert!(has(|deed| matches!(deed, Deed::Terminate(_))), "{events:?}");
-            assert!(has(|deed| matches!(deed, Deed::Freeze(_))), "{events:?}");
-            assert!(has(|deed| matches!(deed, Deed::Cut)), "{events:?}");
-            assert!(has(|deed| matches!(deed, Deed::KillNode(_))), "{events:?}");
-            assert!(has(|deed| matches!(deed, Deed::StopNode(_))), "{events:?}");
-            assert!(has(|deed| matches!(deed, Deed::Outage(_))), "{events:?}");
-            let restart = |deed: &Deed| matches!(deed, Deed::RestartTask { .. });
-            assert!(has(restart), "{events:?}");
-        }
-    }
-
-    #[test]
-    fn only_who_is_whole_is_struck_and_all_are_whole_at_the_end() {
-        for events in all_schedules() {
-            let mut ends_by = [None; WORKERS];
-            for event in &events {
-                let (worker, ends) = match event.deed {
-                    Deed::Kill(worker) | Deed::Terminate(worker) => (worker, Some("start")),
-                    Deed::Freeze(worker) => (worker, Some("thaw")),
-                    Deed::Start(worker) => {
-                        assert_eq!(ends_by[worker], Some("start"), "{events:?}");
-                        (worker, None)
-                    }
-                    Deed::Thaw(worker) => {
-                        assert_eq!(ends_by[worker], Some("thaw"), "{events:?}");
-                        (worker, None)
-                    }
-                    Deed::RestartTask { worker, task } => {
-                        assert_eq!(ends_by[worker], None, "{events:?}");
-                        assert!(task < TASKS);
-                        continue;
-                    }
-                    Deed::Cut => {
-                        assert_eq!(ends_by[VETERAN], None, "{events:?}");
-                        continue;
-                    }
-                    _ => continue,
-                };
-                assert!(ends.is_none() || ends_by[worker].is_none(), "{events:?}");
-                ends_by[worker] = ends;
-                let whole = ends_by.iter().filter(|end| end.is_none()).count();
-                assert!(whole > 0, "nobody is whole at {event}: {events:?}");
-            }
-            assert_eq!(ends_by, [None; WORKERS], "{events:?}");
-        }
-    }
-
-    #[test]
-    fn all_is_whole_in_the_middle_and_nothing_strikes_there() {
-        for events in all_schedules() {
-            let calm = events.iter().position(|event| event.deed == Deed::Calm);
-            let (before, after) = events.split_at(calm.unwrap());
-            let from = after[0].at;
-            let ended = before.iter().all(|event| match event.deed {
-                Deed::Outage(records) => event.at + outage(records) <= from,
-                _ => event.at <= from,
-            });
-            assert!(ended, "{events:?}");
-            assert!(after[1].at >= from + STILL, "{events:?}");
-            let count = |is: fn(&Deed) -> bool| before.iter().filter(|it| is(&it.deed)).count();
-            let begun = count(|deed| {
-                matches!(
-                    deed,
-                    Deed::Kill(_)
-                        | Deed::Terminate(_)
-                        | Deed::Freeze(_)
-                        | Deed::KillNode(_)
-                        | Deed::StopNode(_)
-                )
-            });
-            let ended =
-                count(|deed| matches!(deed, Deed::Start(_) | Deed::Thaw(_) | Deed::StartNode(_)));
-            assert!(begun > 0 && begun == ended, "{events:?}");
-        }
-    }
-
-    #[test]
-    fn one_node_at_a_time_is_down_and_comes_back() {
-        for events in all_schedules() {
-            let mut down = None;
-            for event in &events {
-                match event.deed {
-                    Deed::KillNode(node) | Deed::StopNode(node) => {
-                        assert_eq!(down.replace(node), None, "{events:?}");
-                    }
-                    Deed::StartNode(node) => assert_eq!(down.take(), Some(node), "{events:?}"),
-                    _ => {}
-                }
-            }
-            assert_eq!(down, None, "{events:?}");
-        }
-    }
-
-    #[test]
-    fn the_veteran_is_never_ended() {
-        for event in all_schedules().flatten() {
-            assert_ne!(event.deed, Deed::Kill(VETERAN));
-            assert_ne!(event.deed, Deed::Terminate(VETERAN));
-        }
-    }
-
-    /// Ten attempts are far more than one record can lose while it is open.
-    #[test]
-    fn few_blows_that_cost_an_attempt_come_within_ten_seconds() {
-        for events in all_schedules() {
-            let costly = |event: &&Event| {
-                matches!(
-                    event.deed,
-                    Deed::Kill(_)
-                        | Deed::Terminate(_)
-                        | Deed::Freeze(_)
-                        | Deed::Cut
-                        | Deed::KillNode(_)
-                        | Deed::StopNode(_)
-                )
-            };
-            let times: Vec<Duration> = events.iter().filter(costly).map(|it| it.at).collect();
-            for window in times.windows(6) {
-                assert!(
-                    window[5] - window[0] > Duration::from_secs(10),
-                    "{events:?}"
-                );
-            }
-        }
-    }
 }

@@ -9,12 +9,11 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-use super::PutAside;
-use super::connectors::SinkKind;
 use super::duplicates::repeated;
 use super::fate::Fate;
 use super::footprint::{Footprint, MIB};
 use super::schedule::WORKERS;
+use super::setting::{PutAside, SinkKind};
 
 const EXAMPLES: usize = 5;
 
@@ -93,7 +92,7 @@ pub struct Evidence {
     /// When records were parked for the first time, likewise.
     pub parkings: BTreeMap<String, Vec<Delivery>>,
     pub blows: Vec<Blow>,
-    /// When the sink was away.
+    /// When a sink took nothing, or late.
     pub outages: Vec<Stretch>,
     /// When nothing struck, and all that was struck before had come again.
     pub calm: Option<Stretch>,

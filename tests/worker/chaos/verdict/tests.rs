@@ -1,8 +1,8 @@
 //! The verdict goes red for each promise that is broken.
 
 use super::*;
-use crate::chaos::connectors::SinkKind::{File, Http, Null};
 use crate::chaos::footprint::Credit;
+use crate::chaos::setting::SinkKind::{File, Http, Null};
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -224,6 +224,24 @@ fn a_late_result_of_a_frozen_worker_is_explained_until_its_puts_have_ended() {
     };
     assert_eq!(late(21_500), "");
     assert_ne!(late(41_000), "", "it was awake for long");
+}
+
+#[test]
+fn a_put_that_the_endpoint_held_up_at_a_blow_ends_as_long_after_it() {
+    let late = |outages: &[Stretch]| {
+        faults(|evidence| {
+            again(evidence, "id-1", [delivery(0, 20_000), delivery(1, 29_000)]);
+            evidence.blows.push(blow(Some(1), 19_000, 19_500));
+            evidence.outages = outages.to_vec();
+        })
+    };
+    let stretch = |from, until| Stretch {
+        from: ms(from),
+        until: ms(until),
+    };
+    assert_ne!(late(&[]), "");
+    assert_eq!(late(&[stretch(18_000, 25_000)]), "");
+    assert_ne!(late(&[stretch(15_000, 20_000)]), "", "over for long");
 }
 
 const TWICE: [Delivery; 2] = [delivery(0, 20_000), delivery(1, 21_000)];
