@@ -14,7 +14,7 @@ use super::files;
 use super::layers::Layer;
 use super::notes::Notes;
 use super::secrets::{is_address, is_secret};
-use super::worker;
+use super::{unread, worker};
 
 const OURS: &str = "SLUICE_";
 const CONNECT: &str = "CONNECT_";
@@ -82,6 +82,8 @@ pub fn read(environment: &Environment) -> FromEnvironment {
                 Some(fault) => found.notes.add(name, format!("is not used: {fault}")),
                 None => put(&mut lower, &mut found.faults, name, name, value),
             }
+        } else if let Some(reason) = unread::reason(name, value).filter(|_| !value.is_empty()) {
+            found.notes.no_effect(name, &reason);
         }
     }
     found.worker.or(lower);
@@ -327,6 +329,8 @@ mod tests {
             3,
             "empty and unknown ones are not taken"
         );
+        let notes: Vec<_> = found.notes.iter().map(|it| &*it.key).collect();
+        assert_eq!(notes, ["OTEL_LOGS_EXPORTER"]);
     }
 
     /// Platforms set them for all programs alike.

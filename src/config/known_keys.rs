@@ -27,6 +27,7 @@ pub(super) const BUILT_IN: &str = "plugins are built in";
 const HTTP_ONLY: &str = "REST is plain HTTP so far";
 const LISTENERS: &str = "listeners says where REST listens";
 const SINKS_ONLY: &str = "there are only sinks here";
+const NO_LOG4J: &str = "there is no Log4j: set log.level, and log.levels for single modules";
 const NO_JMX: &str = "there is no JVM to report from";
 
 /// Worker keys that a worker file of Kafka Connect has.
@@ -80,7 +81,7 @@ pub const WORKER: &[Inert] = &[
     inert("metric.reporters", NO_JMX),
     inert("auto.include.jmx.reporter", NO_JMX),
     inert("metrics.", NO_JMX),
-    inert("log4j.", NO_JMX),
+    inert("log4j.", NO_LOG4J),
     inert("cub.", "it is a setting of an image's start script"),
 ];
 

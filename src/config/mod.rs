@@ -26,4 +26,5 @@ pub mod secrets;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod traces;
+mod unread;
 pub mod worker;
