@@ -240,28 +240,33 @@ pub(crate) async fn run_until<T>(
     if let Stop::Signal(name) = &stop {
         tracing::info!(signal = name, "draining");
     }
-    let answer = match stop {
-        Stop::Failed => {
-            tracing::error!("no connector could start, stopping");
-            threads.stop();
-            return (Exit::Unavailable, None);
+    let ends_by = Instant::now() + worker.shutdown_timeout;
+    let exit = if matches!(stop, Stop::Failed) {
+        tracing::error!("no connector could start, stopping");
+        Exit::Unavailable
+    } else {
+        tokio::select! {
+            clean = manager.drain(worker.shutdown_timeout) => {
+                tracing::info!(clean, "stopped");
+                if clean { Exit::Fine } else { Exit::Unfinished }
+            }
+            () = signalled(&mut terminate, &mut interrupt) => second_signal(),
         }
-        Stop::Signal(_) => None,
+    };
+    let answer = match stop {
+        Stop::Failed | Stop::Signal(_) => None,
         Stop::Enough(answer) => Some(answer),
     };
-    let drained_by = Instant::now() + worker.shutdown_timeout;
-    let exit = tokio::select! {
-        clean = manager.drain(worker.shutdown_timeout) => {
-            tracing::info!(clean, "stopped");
-            if clean { Exit::Fine } else { Exit::Unfinished }
-        }
-        _ = terminate.recv() => second_signal(),
-        _ = interrupt.recv() => second_signal(),
-    };
     if exit != Exit::Interrupted {
-        let left = drained_by.saturating_duration_since(Instant::now());
+        let left = ends_by.saturating_duration_since(Instant::now());
         let left = left.max(LEAST_FLUSH);
-        tokio::join!(traces.shut_down(left), push.shut_down(left));
+        let flushed = async { tokio::join!(traces.shut_down(left), push.shut_down(left)) };
+        tokio::select! {
+            _ = flushed => {}
+            () = signalled(&mut terminate, &mut interrupt) => {
+                tracing::warn!("signal, the last spans and metrics are not waited for");
+            }
+        }
     }
     threads.stop();
     (exit, answer)
@@ -323,6 +328,13 @@ fn worker_id(address: Option<&SocketAddr>) -> String {
         }
         Some(address) => address.to_string(),
         None => machine(),
+    }
+}
+
+async fn signalled(terminate: &mut Signal, interrupt: &mut Signal) {
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
     }
 }
 

@@ -35,8 +35,21 @@ pub(crate) fn origin(url: &Url) -> String {
 /// An error with its causes, but without the address, and without what the
 /// other side said: in HTTP/2 its good-bye may have words.
 pub(crate) fn told(error: &reqwest::Error) -> String {
+    let causes = error.source().map(causes).unwrap_or_default();
+    match causes.is_empty() {
+        true if error.is_timeout() => "timed out".to_owned(),
+        true => match error.status() {
+            Some(status) => format!("the answer is {status}"),
+            None => "the request failed".to_owned(),
+        },
+        false => causes,
+    }
+}
+
+/// An error and what lies below it, by the same rule.
+pub(crate) fn causes(error: &(dyn Error + 'static)) -> String {
     let mut causes = Vec::new();
-    let mut next: Option<&dyn Error> = error.source();
+    let mut next = Some(error);
     while let Some(cause) = next {
         let cause_text = words(cause);
         // Some causes repeat those below them.
@@ -48,14 +61,7 @@ pub(crate) fn told(error: &reqwest::Error) -> String {
         }
         next = cause.source();
     }
-    match causes.is_empty() {
-        true if error.is_timeout() => "timed out".to_owned(),
-        true => match error.status() {
-            Some(status) => format!("the answer is {status}"),
-            None => "the request failed".to_owned(),
-        },
-        false => causes.join(": "),
-    }
+    causes.join(": ")
 }
 
 fn words(error: &(dyn Error + 'static)) -> String {

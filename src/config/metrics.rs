@@ -4,15 +4,11 @@
 use std::time::Duration;
 
 use super::definition::{Faults, Key, Kind, Preset, Properties, Reader, key};
-use super::otlp::{OtlpConfig, PROTOCOLS, Signal};
+use super::otlp::{COMPRESSIONS, OtlpConfig, PROTOCOLS, Signal, own_key, own_name, own_signal};
 
 const EXPORTER: &str = "otel.metrics.exporter";
 const INTERVAL: &str = "otel.metric.export.interval";
-const ENDPOINT: &str = "otel.exporter.otlp.metrics.endpoint";
-const PROTOCOL: &str = "otel.exporter.otlp.metrics.protocol";
-const HEADERS: &str = "otel.exporter.otlp.metrics.headers";
-const TIMEOUT: &str = "otel.exporter.otlp.metrics.timeout";
-const CERTIFICATE: &str = "otel.exporter.otlp.metrics.certificate";
+const EXPORT_TIMEOUT: &str = "otel.metric.export.timeout";
 const TEMPORALITY: &str = "otel.exporter.otlp.metrics.temporality.preference";
 
 pub const KEYS: &[Key] = &[
@@ -29,35 +25,24 @@ pub const KEYS: &[Key] = &[
         "How often metrics are pushed.",
     ),
     key(
-        ENDPOINT,
-        Kind::Text,
-        Preset::Unset,
-        "otel.exporter.otlp.endpoint for metrics alone; with http/protobuf the whole address, with its path.",
-    ),
-    key(
-        PROTOCOL,
-        PROTOCOLS,
-        Preset::Unset,
-        "otel.exporter.otlp.protocol for metrics alone.",
-    ),
-    key(
-        HEADERS,
-        Kind::Secret,
-        Preset::Unset,
-        "otel.exporter.otlp.headers for metrics alone.",
-    ),
-    key(
-        TIMEOUT,
+        EXPORT_TIMEOUT,
         Kind::DurationMs,
-        Preset::Unset,
-        "otel.exporter.otlp.timeout for metrics alone.",
+        Preset::Value("30000"),
+        "How long a push may take; the shorter one of this and otel.exporter.otlp.timeout holds.",
     ),
-    key(
-        CERTIFICATE,
+    own_key!(
+        "metrics",
+        "endpoint",
         Kind::Text,
-        Preset::Unset,
-        "otel.exporter.otlp.certificate for metrics alone.",
+        "; with http/protobuf the whole address, with its path."
     ),
+    own_key!("metrics", "protocol", PROTOCOLS),
+    own_key!("metrics", "headers", Kind::Secret),
+    own_key!("metrics", "timeout", Kind::DurationMs),
+    own_key!("metrics", "compression", COMPRESSIONS),
+    own_key!("metrics", "certificate", Kind::Text),
+    own_key!("metrics", "client.certificate", Kind::Text),
+    own_key!("metrics", "client.key", Kind::Text),
     key(
         TEMPORALITY,
         Kind::Choice(&["cumulative", "delta", "lowmemory"]),
@@ -66,16 +51,7 @@ pub const KEYS: &[Key] = &[
     ),
 ];
 
-const SIGNAL: Signal = Signal {
-    keys: KEYS,
-    exporter: EXPORTER,
-    endpoint: ENDPOINT,
-    protocol: PROTOCOL,
-    headers: HEADERS,
-    timeout: TIMEOUT,
-    certificate: CERTIFICATE,
-    path: "/v1/metrics",
-};
+const SIGNAL: Signal = own_signal!("metrics", KEYS, EXPORTER);
 
 /// What counters tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,13 +75,14 @@ impl MetricsConfig {
         let otlp = OtlpConfig::read(properties, &SIGNAL, faults);
         let mut reader = Reader::new(properties, "", KEYS, faults);
         let interval = reader.positive_duration(INTERVAL);
+        let longest = reader.positive_duration(EXPORT_TIMEOUT);
         let temporality = match reader.choice(TEMPORALITY) {
             "delta" => Temporality::Delta,
             "lowmemory" => Temporality::LowMemory,
             _ => Temporality::Cumulative,
         };
         Some(Self {
-            otlp: otlp?,
+            otlp: otlp?.within(longest),
             interval,
             temporality,
         })
@@ -124,6 +101,7 @@ mod tests {
         (config, faults.to_string())
     }
 
+    const ENDPOINT: &str = "otel.exporter.otlp.metrics.endpoint";
     const ALL: (&str, &str) = ("otel.exporter.otlp.endpoint", "http://collector:4317");
 
     #[test]
@@ -152,8 +130,10 @@ mod tests {
 
     #[test]
     fn how_often_and_how_is_read_and_what_is_wrong_is_told() {
-        let (config, _) = read(&[ALL, (INTERVAL, "500"), (TEMPORALITY, "delta")]);
+        let timeout = (EXPORT_TIMEOUT, "300");
+        let (config, _) = read(&[ALL, (INTERVAL, "500"), (TEMPORALITY, "delta"), timeout]);
         let config = config.unwrap();
+        assert_eq!(config.otlp.timeout, Duration::from_millis(300));
         assert_eq!(config.interval, Duration::from_millis(500));
         assert_eq!(config.temporality, Temporality::Delta);
         let (_, faults) = read(&[(INTERVAL, "0"), (TEMPORALITY, "x"), (ENDPOINT, "c")]);

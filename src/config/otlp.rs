@@ -16,9 +16,13 @@ const ENDPOINT: &str = "otel.exporter.otlp.endpoint";
 const PROTOCOL: &str = "otel.exporter.otlp.protocol";
 const HEADERS: &str = "otel.exporter.otlp.headers";
 const TIMEOUT: &str = "otel.exporter.otlp.timeout";
+const COMPRESSION: &str = "otel.exporter.otlp.compression";
 const CERTIFICATE: &str = "otel.exporter.otlp.certificate";
+const CLIENT_CERTIFICATE: &str = "otel.exporter.otlp.client.certificate";
+const CLIENT_KEY: &str = "otel.exporter.otlp.client.key";
 
 pub(super) const PROTOCOLS: Kind = Kind::Choice(&["grpc", "http/protobuf"]);
+pub(super) const COMPRESSIONS: Kind = Kind::Choice(&["none", "gzip"]);
 
 /// Those of all signals.
 pub const KEYS: &[Key] = &[
@@ -50,7 +54,13 @@ pub const KEYS: &[Key] = &[
         TIMEOUT,
         Kind::DurationMs,
         Preset::Value("10000"),
-        "How long an export may take.",
+        "How long an export may take, with the tries that follow one that failed.",
+    ),
+    key(
+        COMPRESSION,
+        COMPRESSIONS,
+        Preset::Value("none"),
+        "How exports are packed.",
     ),
     key(
         CERTIFICATE,
@@ -59,10 +69,22 @@ pub const KEYS: &[Key] = &[
         "A PEM file with the authorities that the collector's certificate is checked by, instead of the built-in ones.",
     ),
     key(
+        CLIENT_CERTIFICATE,
+        Kind::Text,
+        Preset::Unset,
+        "A PEM file with the certificate that this worker shows to the collector; needs the key.",
+    ),
+    key(
+        CLIENT_KEY,
+        Kind::Text,
+        Preset::Unset,
+        "A PEM file with the key of that certificate, not locked.",
+    ),
+    key(
         SERVICE_NAME,
         Kind::Text,
-        Preset::Value("sluice"),
-        "The service that traces and metrics name.",
+        Preset::Unset,
+        "The service that traces and metrics name; unset, service.name of the resource attributes, else sluice.",
     ),
     key(
         RESOURCE,
@@ -72,6 +94,55 @@ pub const KEYS: &[Key] = &[
     ),
 ];
 
+/// The row of what one signal says for itself; the endpoint's says more.
+macro_rules! own_key {
+    ($signal:literal, $name:literal, $kind:expr) => {
+        own_key!($signal, $name, $kind, ".")
+    };
+    ($signal:literal, $name:literal, $kind:expr, $end:literal) => {
+        $crate::config::definition::key(
+            own_name!($signal, $name),
+            $kind,
+            $crate::config::definition::Preset::Unset,
+            concat!(
+                "otel.exporter.otlp.",
+                $name,
+                " for ",
+                $signal,
+                " alone",
+                $end
+            ),
+        )
+    };
+}
+
+macro_rules! own_name {
+    ($signal:literal, $name:literal) => {
+        concat!("otel.exporter.otlp.", $signal, ".", $name)
+    };
+}
+
+/// The signal whose rows are made by `own_key`.
+macro_rules! own_signal {
+    ($signal:literal, $keys:expr, $exporter:expr) => {
+        $crate::config::otlp::Signal {
+            keys: $keys,
+            exporter: $exporter,
+            endpoint: own_name!($signal, "endpoint"),
+            protocol: own_name!($signal, "protocol"),
+            headers: own_name!($signal, "headers"),
+            timeout: own_name!($signal, "timeout"),
+            compression: own_name!($signal, "compression"),
+            certificate: own_name!($signal, "certificate"),
+            client_certificate: own_name!($signal, "client.certificate"),
+            client_key: own_name!($signal, "client.key"),
+            path: concat!("/v1/", $signal),
+        }
+    };
+}
+
+pub(super) use {own_key, own_name, own_signal};
+
 /// The keys of one signal alone.
 pub(super) struct Signal {
     pub(super) keys: &'static [Key],
@@ -80,7 +151,10 @@ pub(super) struct Signal {
     pub(super) protocol: &'static str,
     pub(super) headers: &'static str,
     pub(super) timeout: &'static str,
+    pub(super) compression: &'static str,
     pub(super) certificate: &'static str,
+    pub(super) client_certificate: &'static str,
+    pub(super) client_key: &'static str,
     /// What HTTP has behind the collector's address.
     pub(super) path: &'static str,
 }
@@ -100,9 +174,19 @@ pub struct OtlpConfig {
     /// Names and values.
     pub headers: Vec<(String, Secret)>,
     pub timeout: Duration,
+    pub is_packed: bool,
+    /// The authorities that are trusted; `None`: the built-in ones.
     pub certificate: Option<PathBuf>,
+    pub client: Option<ClientFiles>,
     pub service_name: String,
     pub attributes: Vec<(String, String)>,
+}
+
+/// Who this worker is to the collector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
 }
 
 /// What was given, for a signal or for all.
@@ -112,7 +196,9 @@ struct Given {
     protocol: Option<&'static str>,
     headers: Option<(&'static str, Secret)>,
     timeout: Option<Duration>,
+    compression: Option<&'static str>,
     certificate: Option<PathBuf>,
+    client: Option<ClientFiles>,
 }
 
 impl OtlpConfig {
@@ -146,14 +232,17 @@ impl OtlpConfig {
             Protocol::Grpc => "http://localhost:4317".to_owned(),
             Protocol::HttpProtobuf => format!("http://localhost:4318{}", signal.path),
         };
+        let attributes = read_attributes(&mut reader);
         let config = Self {
             protocol,
             endpoint: endpoint.unwrap_or(default),
             headers: read_headers(own.headers.or(all.headers), &mut reader),
             timeout: own.timeout.or(all.timeout).unwrap_or_default(),
+            is_packed: own.compression.or(all.compression) == Some("gzip"),
             certificate: own.certificate.or(all.certificate),
-            service_name: reader.text(SERVICE_NAME),
-            attributes: read_attributes(&mut reader),
+            client: own.client.or(all.client),
+            service_name: service_name(&mut reader, &attributes),
+            attributes,
         };
         let is_on = is_on && !reader.boolean(DISABLED);
         if is_on && !cfg!(feature = "otel") {
@@ -166,6 +255,14 @@ impl OtlpConfig {
         faults.absorb(found);
         is_on.then_some(config)
     }
+
+    /// With exports that take no longer than that.
+    pub(super) fn within(self, longest: Duration) -> Self {
+        Self {
+            timeout: self.timeout.min(longest),
+            ..self
+        }
+    }
 }
 
 /// What is for all signals, read as if it were one.
@@ -176,31 +273,62 @@ const ALL: Signal = Signal {
     protocol: PROTOCOL,
     headers: HEADERS,
     timeout: TIMEOUT,
+    compression: COMPRESSION,
     certificate: CERTIFICATE,
+    client_certificate: CLIENT_CERTIFICATE,
+    client_key: CLIENT_KEY,
     path: "",
 };
 
 impl Given {
     fn read(reader: &mut Reader<'_>, signal: &Signal) -> Self {
-        let mut text = |name| reader.optional_text(name).filter(|it| !it.is_empty());
-        let (endpoint, certificate) = (text(signal.endpoint), text(signal.certificate));
+        let endpoint = given_text(reader, signal.endpoint);
         if endpoint.as_ref().is_some_and(|it| !is_address(it)) {
             let message = "is no address; write it like http://collector:4317";
             reader.fault(signal.endpoint, message);
         }
-        let certificate = certificate.map(PathBuf::from);
-        if let Some(path) = certificate.as_ref().filter(|path| !path.is_file()) {
-            let message = format!("{} is not a file", path.display());
-            reader.fault(signal.certificate, message);
+        let timeout = reader.optional_duration(signal.timeout);
+        if timeout.is_some_and(|it| it.is_zero()) {
+            reader.fault(signal.timeout, "must be longer than 0");
         }
         Self {
             endpoint,
             protocol: reader.optional_choice(signal.protocol),
             headers: reader.secret(signal.headers).map(|it| (signal.headers, it)),
-            timeout: reader.optional_duration(signal.timeout),
-            certificate,
+            timeout,
+            compression: reader.optional_choice(signal.compression),
+            certificate: file(reader, signal.certificate),
+            client: client_files(reader, signal),
         }
     }
+}
+
+fn client_files(reader: &mut Reader<'_>, signal: &Signal) -> Option<ClientFiles> {
+    let (certificate, key) = (signal.client_certificate, signal.client_key);
+    match (file(reader, certificate), file(reader, key)) {
+        (Some(certificate), Some(key)) => Some(ClientFiles { certificate, key }),
+        (None, None) => None,
+        (Some(_), None) => {
+            reader.fault(certificate, format!("needs {key}"));
+            None
+        }
+        (None, Some(_)) => {
+            reader.fault(key, format!("needs {certificate}"));
+            None
+        }
+    }
+}
+
+fn given_text(reader: &mut Reader<'_>, name: &'static str) -> Option<String> {
+    reader.optional_text(name).filter(|it| !it.is_empty())
+}
+
+fn file(reader: &mut Reader<'_>, name: &'static str) -> Option<PathBuf> {
+    let path = PathBuf::from(given_text(reader, name)?);
+    if !path.is_file() {
+        reader.fault(name, format!("{} is not a file", path.display()));
+    }
+    Some(path)
 }
 
 fn is_address(text: &str) -> bool {
@@ -231,6 +359,16 @@ fn read_headers(
         }
     }
     read
+}
+
+fn service_name(reader: &mut Reader<'_>, attributes: &[(String, String)]) -> String {
+    let among = || {
+        let mut attributes = attributes.iter().rev();
+        let (_, service) = attributes.find(|(name, _)| name == "service.name")?;
+        Some(service.clone())
+    };
+    let name = given_text(reader, SERVICE_NAME).or_else(among);
+    name.unwrap_or_else(|| "sluice".to_owned())
 }
 
 fn read_attributes(reader: &mut Reader<'_>) -> Vec<(String, String)> {

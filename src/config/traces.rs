@@ -7,16 +7,11 @@ use std::time::Duration;
 use sluice_actors::sampling::Sampling;
 
 use super::definition::{Faults, Key, Kind, Preset, Properties, Reader, key};
-use super::otlp::{OtlpConfig, PROTOCOLS, Signal};
+use super::otlp::{COMPRESSIONS, OtlpConfig, PROTOCOLS, Signal, own_key, own_name, own_signal};
 
 const EXPORTER: &str = "otel.traces.exporter";
 const SAMPLER: &str = "otel.traces.sampler";
 const SAMPLER_ARG: &str = "otel.traces.sampler.arg";
-const TRACES_ENDPOINT: &str = "otel.exporter.otlp.traces.endpoint";
-const TRACES_PROTOCOL: &str = "otel.exporter.otlp.traces.protocol";
-const TRACES_HEADERS: &str = "otel.exporter.otlp.traces.headers";
-const TRACES_TIMEOUT: &str = "otel.exporter.otlp.traces.timeout";
-const TRACES_CERTIFICATE: &str = "otel.exporter.otlp.traces.certificate";
 const DELAY: &str = "otel.bsp.schedule.delay";
 const QUEUE: &str = "otel.bsp.max.queue.size";
 const BATCH: &str = "otel.bsp.max.export.batch.size";
@@ -37,36 +32,19 @@ pub const KEYS: &[Key] = &[
         Preset::Unset,
         "Where spans go. Unset: to otlp if an endpoint is set, else tracing is off.",
     ),
-    key(
-        TRACES_ENDPOINT,
+    own_key!(
+        "traces",
+        "endpoint",
         Kind::Text,
-        Preset::Unset,
-        "otel.exporter.otlp.endpoint for traces alone; with http/protobuf the whole address, with its path.",
+        "; with http/protobuf the whole address, with its path."
     ),
-    key(
-        TRACES_PROTOCOL,
-        PROTOCOLS,
-        Preset::Unset,
-        "otel.exporter.otlp.protocol for traces alone.",
-    ),
-    key(
-        TRACES_HEADERS,
-        Kind::Secret,
-        Preset::Unset,
-        "otel.exporter.otlp.headers for traces alone.",
-    ),
-    key(
-        TRACES_TIMEOUT,
-        Kind::DurationMs,
-        Preset::Unset,
-        "otel.exporter.otlp.timeout for traces alone.",
-    ),
-    key(
-        TRACES_CERTIFICATE,
-        Kind::Text,
-        Preset::Unset,
-        "otel.exporter.otlp.certificate for traces alone.",
-    ),
+    own_key!("traces", "protocol", PROTOCOLS),
+    own_key!("traces", "headers", Kind::Secret),
+    own_key!("traces", "timeout", Kind::DurationMs),
+    own_key!("traces", "compression", COMPRESSIONS),
+    own_key!("traces", "certificate", Kind::Text),
+    own_key!("traces", "client.certificate", Kind::Text),
+    own_key!("traces", "client.key", Kind::Text),
     key(
         SAMPLER,
         Kind::Choice(&[
@@ -127,16 +105,7 @@ pub const KEYS: &[Key] = &[
     ),
 ];
 
-const SIGNAL: Signal = Signal {
-    keys: KEYS,
-    exporter: EXPORTER,
-    endpoint: TRACES_ENDPOINT,
-    protocol: TRACES_PROTOCOL,
-    headers: TRACES_HEADERS,
-    timeout: TRACES_TIMEOUT,
-    certificate: TRACES_CERTIFICATE,
-    path: "/v1/traces",
-};
+const SIGNAL: Signal = own_signal!("traces", KEYS, EXPORTER);
 
 /// How spans are batched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,14 +135,10 @@ impl TraceConfig {
         let max_per_second = reader.int(RATE) as u32;
         let batch = read_batch(&mut reader);
         let longest = reader.positive_duration(EXPORT_TIMEOUT);
-        let otlp = otlp?;
         Some(Self {
             sampling,
             max_per_second,
-            otlp: OtlpConfig {
-                timeout: otlp.timeout.min(longest),
-                ..otlp
-            },
+            otlp: otlp?.within(longest),
             batch,
         })
     }
@@ -224,6 +189,10 @@ mod tests {
     const HEADERS: &str = "otel.exporter.otlp.headers";
     const TIMEOUT: &str = "otel.exporter.otlp.timeout";
     const CERTIFICATE: &str = "otel.exporter.otlp.certificate";
+    const TRACES_ENDPOINT: &str = "otel.exporter.otlp.traces.endpoint";
+    const TRACES_PROTOCOL: &str = "otel.exporter.otlp.traces.protocol";
+    const TRACES_HEADERS: &str = "otel.exporter.otlp.traces.headers";
+    const TRACES_TIMEOUT: &str = "otel.exporter.otlp.traces.timeout";
 
     fn read(settings: &[(&str, &str)]) -> (Option<TraceConfig>, String) {
         let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
@@ -282,6 +251,64 @@ mod tests {
     }
 
     #[test]
+    fn a_service_is_named_by_its_own_setting_before_any_attribute() {
+        let service = |settings: &[(&str, &str)]| {
+            let settings = [&[COLLECTOR], settings].concat();
+            sound(&settings).unwrap().otlp.service_name
+        };
+        let attributes = (RESOURCE, "service.name=among,a=b");
+        let name = ("otel.service.name", "own");
+        assert_eq!(service(&[]), "sluice");
+        assert_eq!(service(&[attributes]), "among");
+        assert_eq!(service(&[attributes, name]), "own");
+        assert_eq!(service(&[attributes, ("otel.service.name", "")]), "among");
+    }
+
+    #[test]
+    fn exports_are_packed_and_signed_as_is_said_for_all_or_for_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, "").unwrap();
+            path
+        };
+        let (certificate, key, other) = (file("certificate"), file("key"), file("other"));
+        let [certificate_text, key_text, other_text] =
+            [&certificate, &key, &other].map(|it| it.to_str().unwrap());
+        let all = [
+            COLLECTOR,
+            ("otel.exporter.otlp.compression", "gzip"),
+            ("otel.exporter.otlp.client.certificate", certificate_text),
+            ("otel.exporter.otlp.client.key", key_text),
+        ];
+        let config = sound(&all).unwrap().otlp;
+        assert!(config.is_packed);
+        let client = config.client.unwrap();
+        assert_eq!((&client.certificate, &client.key), (&certificate, &key));
+        let own = [
+            ("otel.exporter.otlp.traces.compression", "none"),
+            ("otel.exporter.otlp.traces.client.certificate", other_text),
+            ("otel.exporter.otlp.traces.client.key", key_text),
+        ];
+        let config = sound(&[&all[..], &own].concat()).unwrap().otlp;
+        assert!(!config.is_packed);
+        assert_eq!(config.client.unwrap().certificate, other);
+        let (_, faults) = read(&[
+            COLLECTOR,
+            own[2],
+            all[2],
+            ("otel.exporter.otlp.traces.compression", "zstd"),
+        ]);
+        for part in [
+            "otel.exporter.otlp.traces.client.key: needs otel.exporter.otlp.traces.client.certificate",
+            "otel.exporter.otlp.client.certificate: needs otel.exporter.otlp.client.key",
+            "\"zstd\" is not one of none, gzip",
+        ] {
+            assert!(faults.contains(part), "{part}: {faults}");
+        }
+    }
+
+    #[test]
     fn each_sampler_is_known() {
         let sampling = |sampler, arg| {
             let settings = [
@@ -318,6 +345,7 @@ mod tests {
             (HEADERS, "hush"),
             (RESOURCE, "a"),
             (CERTIFICATE, "/nowhere"),
+            (TIMEOUT, "0"),
             (BATCH, "4000"),
             (EXPORTER, "console"),
         ]);
@@ -329,6 +357,7 @@ mod tests {
             "otel.exporter.otlp.headers: is not name=value",
             "otel.resource.attributes: is not name=value",
             "/nowhere is not a file",
+            "otel.exporter.otlp.timeout: must be longer than 0",
             "4000 is more than otel.bsp.max.queue.size, 2048",
             "\"console\" is not one of otlp, none",
         ] {

@@ -1,6 +1,7 @@
 //! What the worker says of itself: logs, metrics, traces.
 
 pub mod exposition;
+mod flush;
 pub mod health;
 pub mod levels;
 pub mod log_writer;

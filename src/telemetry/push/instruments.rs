@@ -53,6 +53,30 @@ enum Part {
     Count,
 }
 
+impl Part {
+    const ALL: [Self; 3] = [Self::Bucket, Self::Sum, Self::Count];
+
+    const fn suffix(self) -> &'static str {
+        match self {
+            Self::Bucket => "_bucket",
+            Self::Sum => "_sum",
+            Self::Count => "_count",
+        }
+    }
+}
+
+/// What a metric's instruments are called.
+pub(super) fn names(metric: &Metric) -> impl Iterator<Item = String> + use<> {
+    let name = metric.exported();
+    let suffixes = match metric.kind {
+        Kind::Counter | Kind::Gauge => vec![""],
+        Kind::Histogram => Part::ALL.map(Part::suffix).to_vec(),
+    };
+    suffixes
+        .into_iter()
+        .map(move |suffix| format!("{name}{suffix}"))
+}
+
 pub(super) fn instrument(meter: &Meter, metric: &'static Metric, sights: &Arc<Sights>) {
     let name = metric.exported();
     match metric.kind {
@@ -67,12 +91,8 @@ pub(super) fn instrument(meter: &Meter, metric: &'static Metric, sights: &Arc<Si
             gauge.with_callback(samples(metric, sights)).build();
         }
         Kind::Histogram => {
-            for (part, suffix) in [
-                (Part::Bucket, "bucket"),
-                (Part::Sum, "sum"),
-                (Part::Count, "count"),
-            ] {
-                let counter = meter.f64_observable_counter(format!("{name}_{suffix}"));
+            for part in Part::ALL {
+                let counter = meter.f64_observable_counter(format!("{name}{}", part.suffix()));
                 let counter = counter.with_description(metric.doc);
                 counter.with_callback(spreads(metric, part, sights)).build();
             }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::metrics::MetricsConfig;
+use crate::telemetry::flush::flush;
 use crate::telemetry::sight::WorkerSight;
 
 /// What looks at the worker, whenever metrics are due.
@@ -47,8 +48,7 @@ impl Push {
         let Some(pushing) = self.0 else {
             return;
         };
-        let pushed = tokio::task::spawn_blocking(move || pushing.shut_down(within));
-        let _ = tokio::time::timeout(within, pushed).await;
+        flush(within, move || pushing.shut_down(within)).await;
     }
 }
 

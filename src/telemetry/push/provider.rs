@@ -1,5 +1,7 @@
 //! What pushes metrics now and then, and tells when it cannot.
 
+use std::collections::HashMap;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +13,12 @@ use opentelemetry_sdk::metrics::{
     Instrument, PeriodicReader, SdkMeterProvider, Stream, Temporality,
 };
 
-use super::instruments::{Sights, instrument};
+use tokio_util::sync::CancellationToken;
+
+use super::instruments::{Sights, instrument, names};
 use super::{Look, Pushing};
 use crate::config::metrics::{self, MetricsConfig};
-use crate::telemetry::metrics::all;
+use crate::telemetry::metrics::{Metric, all};
 use crate::telemetry::otlp::{self, Failing};
 
 /// How many series of a metric are pushed; the SDK has memory ready for them,
@@ -25,6 +29,8 @@ const MANY_SERIES: usize = 10_000;
 
 pub(super) struct OtlpPush {
     provider: SdkMeterProvider,
+    /// Ends that pushes are tried again.
+    closing: CancellationToken,
 }
 
 impl OtlpPush {
@@ -35,8 +41,10 @@ impl OtlpPush {
             metrics::Temporality::Delta => Temporality::Delta,
             metrics::Temporality::LowMemory => Temporality::LowMemory,
         };
+        let exporter = otlp::MetricExporter::new(&config.otlp, temporality)?;
+        let closing = exporter.closing();
         let exporter = Telling {
-            exporter: otlp::metrics(&config.otlp, temporality)?,
+            exporter,
             failing: Failing::default(),
         };
         tracing::info!(interval = ?config.interval, "metrics are pushed");
@@ -44,9 +52,10 @@ impl OtlpPush {
         let provider = SdkMeterProvider::builder()
             .with_resource(otlp::resource(&config.otlp))
             .with_reader(reader.build())
-            .with_view(with_room);
+            .with_view(with_room());
         Ok(Self {
             provider: provider.build(),
+            closing,
         })
     }
 }
@@ -60,21 +69,37 @@ impl Pushing for OtlpPush {
     }
 
     fn shut_down(&self, within: Duration) {
+        self.closing.cancel();
         // An export that fails was told of.
         let _ = self.provider.shutdown_with_timeout(within);
     }
 }
 
-fn with_room(instrument: &Instrument) -> Option<Stream> {
-    let mut metrics = all();
-    let metric = metrics.find(|metric| instrument.name().starts_with(&metric.exported()))?;
+impl Drop for OtlpPush {
+    /// With its last reference a provider would push once more and block for
+    /// it, be the worker at its end or not: only `shut_down` is to.
+    fn drop(&mut self) {
+        mem::forget(self.provider.clone());
+    }
+}
+
+/// Room for the series of each instrument.
+fn with_room() -> impl Fn(&Instrument) -> Option<Stream> + Send + Sync + 'static {
+    let rooms = all().flat_map(|metric| names(metric).map(|name| (name, room(metric))));
+    let rooms: HashMap<String, usize> = rooms.collect();
+    move |instrument| {
+        let series = *rooms.get(instrument.name())?;
+        let stream = Stream::builder().with_cardinality_limit(series);
+        stream.build().ok()
+    }
+}
+
+fn room(metric: &Metric) -> usize {
     let labels = metric.value.labels();
-    let is_many = labels.contains(&"task") || labels.contains(&"partition");
-    let series = if is_many { MANY_SERIES } else { SERIES };
-    Stream::builder()
-        .with_cardinality_limit(series)
-        .build()
-        .ok()
+    match labels.contains(&"task") || labels.contains(&"partition") {
+        true => MANY_SERIES,
+        false => SERIES,
+    }
 }
 
 /// Tells in the log when an exporter begins to fail, and when it is over.

@@ -10,6 +10,7 @@ use sluice_actors::life::{Choice, FinishedLife, FinishedPut};
 use sluice_actors::ports::tracer::Tracer;
 use sluice_actors::sampling::Sampling;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::attributes::Common;
 use super::limit::Limit;
@@ -38,12 +39,15 @@ struct Shared {
 /// See the module.
 pub(super) struct OtlpTracing {
     shared: Arc<Shared>,
+    /// Ends that exports are tried again.
+    closing: CancellationToken,
 }
 
 impl OtlpTracing {
     /// Needs a runtime.
     pub(super) fn start(config: &TraceConfig, figures: &Arc<TraceFigures>) -> Result<Self, String> {
-        let exporter = otlp::spans(&config.otlp)?;
+        let exporter = otlp::SpanExporter::new(&config.otlp)?;
+        let closing = exporter.closing();
         tracing::info!(sampling = ?config.sampling, "records are traced");
         let outlet = Outlet::start(
             exporter,
@@ -62,6 +66,7 @@ impl OtlpTracing {
                 sampling: config.sampling,
                 figures: Arc::clone(figures),
             }),
+            closing,
         })
     }
 }
@@ -79,6 +84,7 @@ impl Tracing for OtlpTracing {
     }
 
     fn shut_down(&self, within: Duration) {
+        self.closing.cancel();
         self.shared.outlet.shut_down(within);
     }
 }

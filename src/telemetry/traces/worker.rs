@@ -7,6 +7,7 @@ use sluice_actors::ports::tracer::Tracer;
 
 use super::TraceFigures;
 use crate::config::traces::TraceConfig;
+use crate::telemetry::flush::flush;
 
 /// Whose records are traced.
 #[derive(Clone, Debug)]
@@ -65,8 +66,7 @@ impl Traces {
         let Some(tracing) = self.tracing else {
             return;
         };
-        let sent = tokio::task::spawn_blocking(move || tracing.shut_down(within));
-        let _ = tokio::time::timeout(within, sent).await;
+        flush(within, move || tracing.shut_down(within)).await;
     }
 }
 

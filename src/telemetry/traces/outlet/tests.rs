@@ -131,13 +131,15 @@ async fn by_http_spans_are_posted_from_a_thread_without_a_runtime() {
         endpoint: receiver.url("/v1/traces"),
         headers: vec![("api-key".into(), Secret::new("hush"))],
         timeout: Duration::from_secs(60),
+        is_packed: false,
         certificate: None,
+        client: None,
         service_name: "sluice".into(),
         attributes: Vec::new(),
     };
     let figures = Arc::new(TraceFigures::default());
     let resource = Resource::builder_empty().build();
-    let exporter = otlp::spans(&config).unwrap();
+    let exporter = otlp::SpanExporter::new(&config).unwrap();
     let outlet = Outlet::start(exporter, &resource, batch, &figures);
     let at_the_end = move || {
         outlet.send(3, || spans(3));
