@@ -23,7 +23,7 @@ const LONGEST_REST: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 enum Way {
-    Grpc(Grpc),
+    Grpc(Box<Grpc>),
     Http(Http),
 }
 
@@ -48,7 +48,7 @@ impl Collector {
         let address = Url::parse(&config.endpoint).map_err(|error| error.to_string())?;
         let headers = headers(config)?;
         let way = match config.protocol {
-            Protocol::Grpc => Way::Grpc(Grpc::new(config, &address, headers, service)?),
+            Protocol::Grpc => Way::Grpc(Box::new(Grpc::new(config, &address, headers, service)?)),
             Protocol::HttpProtobuf => Way::Http(Http::new(config, address, headers)?),
         };
         Ok(Self {

@@ -83,15 +83,19 @@ impl Drop for OtlpPush {
     }
 }
 
-/// Room for the series of each instrument.
+/// Gives each instrument room for the series of its metric.
 fn with_room() -> impl Fn(&Instrument) -> Option<Stream> + Send + Sync + 'static {
-    let rooms = all().flat_map(|metric| names(metric).map(|name| (name, room(metric))));
-    let rooms: HashMap<String, usize> = rooms.collect();
+    let rooms: HashMap<String, usize> = rooms().collect();
     move |instrument| {
         let series = *rooms.get(instrument.name())?;
         let stream = Stream::builder().with_cardinality_limit(series);
         stream.build().ok()
     }
+}
+
+/// By the instruments' names.
+fn rooms() -> impl Iterator<Item = (String, usize)> {
+    all().flat_map(|metric| names(metric).map(|name| (name, room(metric))))
 }
 
 fn room(metric: &Metric) -> usize {
@@ -130,5 +134,20 @@ impl<E: PushMetricExporter> PushMetricExporter for Telling<E> {
 
     fn temporality(&self) -> Temporality {
         self.exporter.temporality()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_instrument_has_a_name_and_room_of_its_own() {
+        let by_name: HashMap<String, usize> = rooms().collect();
+        assert_eq!(by_name.len(), rooms().count());
+        let of = |name: &str| by_name.get(name).copied();
+        assert_eq!(of("sluice_partition_span_offsets"), Some(MANY_SERIES));
+        assert_eq!(of("sluice_settlement_seconds_bucket"), Some(SERIES));
+        assert_eq!(of("sluice_settlement_seconds"), None, "it has parts");
     }
 }
