@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use crate::life::{Life, Step};
 use crate::outcome::{Rejection, Stage};
+use crate::pace::Pace;
 use crate::ports::converter::{ConvertError, Converter, HeaderConverter};
 use crate::ports::transform::Transform;
 use crate::record::{Header, RawHeader, RawRecord, SinkRecord, SourcePartition};
@@ -25,14 +26,14 @@ impl Conversion {
     /// Converts a record; `None` when a transform dropped it. One that was
     /// parked shows as what it was where it came from. A plugin's panic
     /// rejects the record like an error. Tells each stage before it enters it,
-    /// since it may never come back.
+    /// since it may never come back; of transforms each one.
     pub fn convert(
         &self,
         partition: &Arc<SourcePartition>,
         acquisition: u32,
         raw: &RawRecord,
         life: Option<&Arc<Life>>,
-        entering: impl Fn(Stage),
+        mut entering: impl FnMut(Stage),
     ) -> Result<Option<SinkRecord>, Rejection> {
         let (partition, offset) = match &raw.parked {
             Some(parked) => (&parked.origin.partition, parked.origin.offset),
@@ -68,10 +69,10 @@ impl Conversion {
         if self.transforms.is_empty() {
             return Ok(Some(record));
         }
-        entering(Stage::Transformation);
         guarded(Stage::Transformation, || {
             let mut record = record;
             for transform in &self.transforms {
+                entering(Stage::Transformation);
                 enter(life, || Step::Transform(transform.alias().into()));
                 match transform.apply(record)? {
                     Some(changed) => record = changed,
@@ -80,6 +81,12 @@ impl Conversion {
             }
             Ok(Some(record))
         })
+    }
+
+    /// To time the stages of a batch that begins now.
+    pub(crate) fn pace(&self, now: Instant) -> Pace {
+        let aliases = self.transforms.iter().map(|it| it.alias().into());
+        Pace::new(aliases.collect(), now)
     }
 
     fn headers(&self, topic: &str, raw: &[RawHeader]) -> Result<Vec<Header>, Rejection> {

@@ -17,6 +17,7 @@ use crate::mailbox::{Letter, Mailbox};
 use crate::messages::{DeliverChunk, TaskReady};
 use crate::outcome::{Rejection, Stage};
 use crate::outlet::Outlet;
+use crate::pace::Pace;
 use crate::progress::{Mark, NO_RECORD};
 use crate::record::SinkRecord;
 use crate::supervisor::Supervisor;
@@ -117,11 +118,16 @@ impl Converter {
     /// Converts the next batch, and settles what does not go to a sink. Not
     /// when this actor has hung over it: then the next generation has it.
     fn convert_next(&self) {
-        let Some(to_convert) = self.outlet.books.lock().intake().first() else {
+        let (to_convert, is_traced) = {
+            let mut books = self.outlet.books.lock();
+            (books.intake().first(), books.is_traced())
+        };
+        let Some(to_convert) = to_convert else {
             return;
         };
         self.mark.took();
-        let Some((records, sorted_out)) = self.convert(&to_convert) else {
+        let mut pace = is_traced.then(|| self.conversion.pace(Instant::now()));
+        let Some((records, sorted_out)) = self.convert(&to_convert, pace.as_mut()) else {
             return;
         };
         let batch = &*to_convert.batch;
@@ -133,6 +139,9 @@ impl Converter {
             let finished = ours.then(|| books.intake().finish(batch.acquisition));
             if let Some(holds) = finished.flatten() {
                 books.pass_time(Instant::now());
+                if let Some(pace) = &pace {
+                    books.note_converted(batch.acquisition, pace);
+                }
                 sorted_out.enter(batch, &holds, books, &mut effects);
                 books.converted(records, holds);
             }
@@ -147,7 +156,11 @@ impl Converter {
     }
 
     /// `None` when this actor was given up meanwhile.
-    fn convert(&self, to_convert: &ToConvert) -> Option<(Vec<SinkRecord>, SortedOut)> {
+    fn convert(
+        &self,
+        to_convert: &ToConvert,
+        mut pace: Option<&mut Pace>,
+    ) -> Option<(Vec<SinkRecord>, SortedOut)> {
         let batch = &*to_convert.batch;
         let mut records = Vec::with_capacity(batch.records.len());
         let mut sorted_out = SortedOut::default();
@@ -163,10 +176,19 @@ impl Converter {
                 sorted_out.rejected.push((place, rejection.clone()));
                 continue;
             }
-            let entering = |stage| step.moved(doing(place, stage));
+            let mut timed = pace.as_deref_mut().filter(|pace| pace.times(place));
+            let entering = |stage| {
+                step.moved(doing(place, stage));
+                if let Some(pace) = &mut timed {
+                    pace.enter(stage, Instant::now);
+                }
+            };
             let converted =
                 self.conversion
                     .convert(&batch.partition, batch.acquisition, raw, life, entering);
+            if let Some(pace) = timed {
+                pace.leave(Instant::now());
+            }
             match converted {
                 Ok(Some(mut record)) => {
                     record.original = keeps_originals.then(|| Arc::new(raw.clone()));

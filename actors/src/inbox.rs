@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::books::Effects;
+use crate::books::{Books, Effects};
 use crate::hang::WorkSign;
 use crate::intake::RawBatch;
 use crate::kill_switch::KillSwitch;
@@ -112,13 +112,12 @@ impl Inbox {
         let state = match event {
             SourceEvent::Acquired(batches) => return Entered::Books(self.acquired(batches)),
             SourceEvent::Answered(answers) => {
-                let mut books = self.outlet.books.lock();
-                books.answered(&answers, Instant::now());
-                return Entered::Books(Effects::default());
+                let answered = |books: &mut Books| books.answered(&answers, Instant::now());
+                return Entered::Books(self.changed(answered));
             }
             SourceEvent::Lost(lost) => {
-                self.outlet.books.lock().lost(&lost, Instant::now());
-                return Entered::Books(Effects::default());
+                let lost = |books: &mut Books| books.lost(&lost, Instant::now());
+                return Entered::Books(self.changed(lost));
             }
             SourceEvent::Ready => SourceState::Ready,
             SourceEvent::Troubled { cause } => SourceState::Troubled(cause),
@@ -128,9 +127,16 @@ impl Inbox {
         Entered::State(*states, state)
     }
 
+    fn changed(&self, change: impl FnOnce(&mut Books)) -> Effects {
+        self.outlet.change(|books| {
+            change(books);
+            Effects::default()
+        })
+    }
+
     fn follow_up(&self, entered: Entered) -> Option<SourceNews> {
         match entered {
-            Entered::Books(effects) => self.outlet.log(effects).map(SourceNews::Failed),
+            Entered::Books(effects) => self.outlet.tell(effects).map(SourceNews::Failed),
             Entered::State(number, state) => Some(SourceNews::State(number, state)),
         }
     }
@@ -197,6 +203,7 @@ mod tests {
                     enable: true,
                     include_messages: true,
                 },
+                tracer: None,
             };
             Self {
                 inbox: Inbox::new(receiver, outlet),

@@ -39,6 +39,7 @@ pub mod meters;
 pub mod near_limit;
 pub mod outcome;
 mod outlet;
+mod pace;
 pub mod parking;
 pub mod poller;
 pub mod ports;

@@ -13,6 +13,7 @@ use crate::books::{FlushEnd, PutEnd};
 use crate::outcome::{Cause, Rejection};
 use crate::ports::sink::SinkError;
 use crate::ports::source::Settlement;
+use crate::ports::tracer::Tracer;
 use crate::record::RecordId;
 use crate::trace_context::{Parent, TraceContext};
 
@@ -358,6 +359,25 @@ pub struct FinishedPut {
     pub links: Vec<TraceContext>,
     pub began: Instant,
     pub ended: Instant,
+}
+
+/// What is over, to be told when nobody waits for the books.
+#[derive(Debug, Default)]
+pub struct Finished {
+    pub(crate) lives: Vec<FinishedLife>,
+    pub(crate) puts: Vec<FinishedPut>,
+}
+
+impl Finished {
+    pub(crate) fn tell(self, tracer: &dyn Tracer) {
+        self.puts.into_iter().for_each(|it| tracer.put_ended(it));
+        self.lives.into_iter().for_each(|it| tracer.ended(it));
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.lives.extend(other.lives);
+        self.puts.extend(other.puts);
+    }
 }
 
 #[cfg(test)]

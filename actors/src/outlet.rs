@@ -9,6 +9,7 @@ use crate::error_log::ErrorLog;
 use crate::messages::RecordFailed;
 use crate::outcome::Rejection;
 use crate::ports::source::Source;
+use crate::ports::tracer::Tracer;
 
 /// The way out for one connector, for all its actors.
 #[derive(Clone)]
@@ -17,6 +18,7 @@ pub(crate) struct Outlet {
     pub(crate) books: Arc<SharedBooks>,
     pub(crate) source: Arc<dyn Source>,
     pub(crate) error_log: ErrorLog,
+    pub(crate) tracer: Option<Arc<dyn Tracer>>,
 }
 
 impl Outlet {
@@ -24,12 +26,12 @@ impl Outlet {
     /// fails the connector, if one does.
     pub(crate) fn enter(&self, change: impl FnOnce(&mut Books) -> Effects) -> Option<RecordFailed> {
         let effects = self.change(change);
-        self.log(effects)
+        self.tell(effects)
     }
 
     /// Changes the books and tells the source in one step, under the books'
     /// lock: settlements leave in the order in which they were entered, and no
-    /// actor's death comes in between. Returns what is to be logged.
+    /// actor's death comes in between. Returns what is to be told.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Books) -> Effects) -> Effects {
         let effects = {
             let mut books = self.books.lock();
@@ -39,6 +41,7 @@ impl Outlet {
                 books.settling(&settle);
                 self.source.settle(settle);
             }
+            effects.finished = books.take_finished();
             effects
         };
         if effects.work {
@@ -50,11 +53,15 @@ impl Outlet {
         effects
     }
 
-    /// Under no lock: who reads the log slowly must hold up nobody. Returns the
-    /// record that fails the connector, if one does.
-    pub(crate) fn log(&self, effects: Effects) -> Option<RecordFailed> {
+    /// Tells log and tracer, under no lock: who reads the log slowly, and the
+    /// making of spans, must hold up nobody. Returns the record that fails the
+    /// connector, if one does.
+    pub(crate) fn tell(&self, effects: Effects) -> Option<RecordFailed> {
+        if let Some(tracer) = &self.tracer {
+            effects.finished.tell(&**tracer);
+        }
         if !effects.notices.is_empty() {
-            self.tell(self.digested(effects.notices));
+            self.log(self.digested(effects.notices));
         }
         let logged = self.error_log.tell(&self.connector, effects.put_aside);
         self.books.add_errors_logged(logged);
@@ -78,10 +85,10 @@ impl Outlet {
             false => digest.due(Instant::now()).collect(),
         };
         drop(digest);
-        self.tell(told);
+        self.log(told);
     }
 
-    fn tell(&self, notices: Vec<Notice>) {
+    fn log(&self, notices: Vec<Notice>) {
         for notice in notices {
             notice.log(&self.connector, self.error_log);
         }
@@ -96,11 +103,37 @@ mod tests {
     use tracing::Level;
 
     use super::*;
+    use crate::books::tests::batch;
     use crate::books::{PutAside, Tolerance};
     use crate::credit::Credit;
+    use crate::life::{Choice, FinishedLife, FinishedPut};
     use crate::outcome::Stage;
     use crate::record::RecordId;
+    use crate::sampling::Sampling;
     use crate::testing::{FakeSource, listen, partition, policy};
+
+    /// Minds when it is told while the books are locked.
+    #[derive(Debug)]
+    struct Unlocked(Arc<SharedBooks>);
+
+    impl Tracer for Unlocked {
+        fn sampling(&self) -> Sampling {
+            Sampling::ratio(1.0)
+        }
+
+        fn admits(&self, _choice: Choice, _now: Instant) -> bool {
+            true
+        }
+
+        fn left_out(&self, _deliveries: usize) {}
+
+        fn ended(&self, life: FinishedLife) {
+            assert!(!self.0.is_locked());
+            tracing::error!(connector = "test", offset = life.life.origin.offset, "told");
+        }
+
+        fn put_ended(&self, _put: FinishedPut) {}
+    }
 
     #[tokio::test]
     async fn all_is_logged_when_the_books_are_open_again() {
@@ -115,6 +148,7 @@ mod tests {
                 enable: true,
                 include_messages: false,
             },
+            tracer: Some(Arc::new(Unlocked(Arc::clone(&books)))),
         };
         let lines = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&lines);
@@ -137,5 +171,16 @@ mod tests {
             ..Effects::default()
         });
         assert_eq!(*lines.lock(), [Level::ERROR, Level::WARN]);
+        lines.lock().clear();
+        let tracer = outlet.tracer.clone();
+        outlet.books.lock().trace_by(tracer.unwrap());
+        let batch = batch(0..1, 1);
+        outlet.enter(|books| {
+            let mut effects = Effects::default();
+            let acquisition = books.acquire(&batch, &mut effects);
+            books.begin_lives(&batch, acquisition);
+            books.watch_locks(batch.lock_deadline)
+        });
+        assert_eq!(*lines.lock(), [Level::ERROR], "its lock has ended");
     }
 }

@@ -18,8 +18,8 @@ pub struct Sampling {
     /// Ids below it are sampled.
     bound: u64,
     follows_parents: bool,
-    /// A record that took longer, from its acquisition to its delivery, is
-    /// traced as well.
+    /// A record that took longer, from its acquisition to the broker's answer,
+    /// is traced as well.
     pub slow: Option<Duration>,
 }
 

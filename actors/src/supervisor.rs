@@ -127,6 +127,7 @@ impl Pipeline {
             books: Arc::clone(&books),
             source,
             error_log: spec.error_log,
+            tracer: spec.tracer.clone(),
         };
         let own = outlet.clone();
         let addr = Supervisor::start_in_arbiter(&supervision, move |_| Supervisor {

@@ -5,7 +5,8 @@ use std::str;
 
 use bytes::Bytes;
 
-use crate::record::RawHeader;
+use crate::record::{Header, RawHeader};
+use crate::value::Value;
 
 /// Names of W3C's headers, in HTTP and in Kafka.
 pub const TRACEPARENT: &str = "traceparent";
@@ -94,6 +95,30 @@ impl Parent {
         Self::read(value(TRACEPARENT)?, value(TRACESTATE).cloned())
     }
 
+    /// Of a record as its converters and transforms have left it.
+    #[must_use]
+    pub fn of_converted(headers: &[Header]) -> Option<Self> {
+        let value = |key: &str| {
+            let header = headers.iter().find(|it| &*it.key == key)?;
+            match &header.value.value {
+                Value::Bytes(bytes) => Some(bytes.clone()),
+                Value::String(text) => Some(Bytes::copy_from_slice(text.as_bytes())),
+                _ => None,
+            }
+        };
+        Self::read(&value(TRACEPARENT)?, value(TRACESTATE))
+    }
+
+    /// Not a slice of what it came in, which would be kept with it.
+    #[must_use]
+    pub(crate) fn copied(self) -> Self {
+        let copy = |state: Bytes| Bytes::copy_from_slice(&state);
+        Self {
+            state: self.state.map(copy),
+            ..self
+        }
+    }
+
     /// Of what these two headers say.
     #[must_use]
     pub fn read(traceparent: &[u8], state: Option<Bytes>) -> Option<Self> {
@@ -105,6 +130,7 @@ impl Parent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::value::Datum;
 
     const HEADER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -175,5 +201,19 @@ mod tests {
         assert_eq!(parent.state.as_deref(), Some(&b"vendor=1"[..]));
         assert_eq!(Parent::of(&headers[..2]), None);
         assert_eq!(Parent::of(&[header(TRACEPARENT, "mine")]), None);
+    }
+
+    #[test]
+    fn the_producers_context_is_found_in_converted_headers_too() {
+        let header = |value| Header {
+            key: TRACEPARENT.into(),
+            value: Datum::schemaless(value),
+        };
+        for value in [Value::String(HEADER.into()), Value::Bytes(HEADER.into())] {
+            let parent = Parent::of_converted(&[header(value)]).unwrap();
+            assert_eq!(parent.context.to_string(), HEADER);
+        }
+        assert_eq!(Parent::of_converted(&[]), None);
+        assert_eq!(Parent::of_converted(&[header(Value::Null)]), None);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use sluice_actors::books::{Policy, Retriable, Tolerance};
-use sluice_actors::life::{Choice, End, FinishedLife, Step};
+use sluice_actors::life::{Choice, End, Event, FinishedLife, Step};
 use sluice_actors::ports::converter::ConvertError;
 use sluice_actors::ports::transform::Transform;
 use sluice_actors::record::SinkRecord;
@@ -32,6 +32,15 @@ impl Transform for Named {
         self.0
     }
 }
+
+/// What each record that is delivered goes through first.
+const UNTIL_QUEUE: [&str; 5] = [
+    "Acquire",
+    "Convert",
+    "transform route",
+    "transform mask",
+    "Queue",
+];
 
 struct Running {
     test: TestPipeline,
@@ -103,15 +112,7 @@ async fn a_sampled_record_is_followed_from_its_producer_to_the_brokers_answer() 
     let life = &lives[0];
     assert_eq!(
         names(life),
-        [
-            "Acquire",
-            "Convert",
-            "transform route",
-            "transform mask",
-            "Queue",
-            "put",
-            "settle Accept"
-        ]
+        [&UNTIL_QUEUE[..], &["put", "settle Accept"]].concat()
     );
     assert_eq!(
         (life.life.origin.offset, life.outcome()),
@@ -170,7 +171,11 @@ async fn a_record_that_is_retried_here_is_one_life() {
     assert_eq!(lives.len(), 1);
     assert_eq!(
         names(&lives[0]),
-        ["put", "Queue", "put", "Queue", "put", "settle Accept"]
+        [
+            &UNTIL_QUEUE[..],
+            &["put", "Queue", "put", "Queue", "put", "settle Accept"]
+        ]
+        .concat()
     );
 }
 
@@ -192,6 +197,34 @@ async fn a_slow_record_is_traced_alone() {
     );
     let took = life.ended_at - life.life.acquired_at;
     assert!(took >= Duration::from_secs(5), "{took:?}");
+    let whole = [&UNTIL_QUEUE[..], &["put", "settle Accept"]].concat();
+    assert_eq!(names(life), whole);
+    assert_eq!(life.steps[5].events[0].1, Event::Delivered);
+}
+
+#[actix::test]
+async fn a_record_whose_answer_takes_long_is_slow_too() {
+    let sink = FakeSinkFactory::new(|_, _| Act::Deliver);
+    let slow = LOCK / 4;
+    let sampling = Sampling::ratio(0.0).with_slow(Some(slow));
+    let running = start(0, policy(1, Tolerance::None), sampling, &sink);
+    let source = running.test.source.clone();
+    source.hold_answers(true);
+    source.append(0, b"v");
+    running
+        .until("put", |_| sink.seen().puts.load(Ordering::SeqCst) == 1)
+        .await;
+    tokio::time::sleep(2 * slow).await;
+    assert_eq!(running.tracer.admitted(), 0, "not decided before the end");
+    source.hold_answers(false);
+    running.until_accepted(1).await;
+    let lives = running.drain().await;
+    assert_eq!(lives.len(), 1);
+    let life = &lives[0];
+    assert_eq!(life.life.choice, Choice::Slow);
+    let whole = [&UNTIL_QUEUE[..], &["put", "settle Accept"]].concat();
+    assert_eq!(names(life), whole);
+    assert!(life.steps[6].ended - life.steps[6].began > slow);
 }
 
 #[actix::test]

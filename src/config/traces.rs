@@ -68,7 +68,7 @@ pub const KEYS: &[Key] = &[
         SLOW,
         Kind::DurationMs,
         Preset::Value("1000"),
-        "A record that takes longer, from its acquisition to its delivery, is traced; 0: none is for that.",
+        "A record that takes longer, from its acquisition until the broker has answered its settlement, is traced; 0: none is for that.",
     ),
     key(
         RATE,

@@ -67,6 +67,7 @@ impl Books {
                     history,
                     is_probe,
                     buffered: Vec::new(),
+                    buffered_at: None,
                     ended: false,
                 },
             );

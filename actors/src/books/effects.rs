@@ -1,6 +1,7 @@
 //! What follows of a change of the books.
 
 use super::Notice;
+use crate::life::Finished;
 use crate::outcome::Rejection;
 use crate::ports::source::SettleRange;
 use crate::record::RecordId;
@@ -26,6 +27,8 @@ pub struct Effects {
     pub failure: Option<(RecordId, Rejection)>,
     /// To be logged.
     pub notices: Vec<Notice>,
+    /// What is over of records that are traced.
+    pub finished: Finished,
     /// There is work for a task now, or will be.
     pub work: bool,
     /// There are dead letters to write.
@@ -38,6 +41,7 @@ impl Effects {
         self.settle.extend(other.settle);
         self.put_aside.extend(other.put_aside);
         self.notices.extend(other.notices);
+        self.finished.add(other.finished);
         self.failure = self.failure.take().or(other.failure);
         self.work |= other.work;
         self.letters |= other.letters;

@@ -4,12 +4,14 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::passages::Passages;
+use super::settling::PutRef;
 use crate::ledger::{Entry, Ledger};
-use crate::life::{Birth, Choice, End, Event, FinishedPut, Life, Step, new_span_id};
+use crate::life::{Birth, Choice, End, Event, Finished, FinishedPut, Life, Step, new_span_id};
+use crate::pace::Pace;
 use crate::ports::source::{Answer, AnsweredRange, LostRange, SettleRange, Settlement};
 use crate::ports::tracer::Tracer;
 use crate::record::{AcquiredBatch, RawRecord, RecordId, SinkRecord, SourcePartition, TopicId};
@@ -20,26 +22,18 @@ use crate::trace_context::{Parent, TraceContext};
 type Place = (TopicId, i32, i64);
 
 #[derive(Debug)]
-struct Tracing {
-    tracer: Arc<dyn Tracer>,
-    sampling: Sampling,
+pub(super) struct Tracing {
+    pub(super) tracer: Arc<dyn Tracer>,
+    pub(super) sampling: Sampling,
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
-    tracing: Option<Tracing>,
+    pub(super) tracing: Option<Tracing>,
     lives: BTreeMap<Place, Arc<Life>>,
-}
-
-/// A record that is chosen after its delivery has begun.
-pub(super) struct Late<'a> {
-    pub(super) entry: Entry<'a>,
-    pub(super) origin: RecordId,
-    pub(super) delivery_count: u16,
-    pub(super) parent: Option<Parent>,
-    /// The step that led to it, and when that began.
-    pub(super) first: (Step, Instant),
+    pub(super) passages: Passages,
+    finished: Finished,
 }
 
 /// A put of several records, some of which are traced.
@@ -56,6 +50,8 @@ impl Journal {
         Self {
             tracing: Some(Tracing { tracer, sampling }),
             lives: BTreeMap::new(),
+            passages: Passages::default(),
+            finished: Finished::default(),
         }
     }
 
@@ -71,8 +67,9 @@ impl Journal {
         self.lives.is_empty()
     }
 
-    pub(super) fn slow(&self) -> Option<Duration> {
-        self.tracing.as_ref()?.sampling.slow
+    /// What is over since it was asked last.
+    pub(super) fn take_finished(&mut self) -> Finished {
+        std::mem::take(&mut self.finished)
     }
 
     /// Begins the lives of those of a batch that are chosen at once, with their
@@ -86,6 +83,7 @@ impl Journal {
             return Vec::new();
         };
         let (tracer, ids) = (Arc::clone(tracer), TraceIds::of(&batch.partition));
+        self.passages.begin(batch, acquisition);
         let (mut lives, mut left_out) = (Vec::new(), 0);
         // Asked no more for those that are sampled, once there is no room: it
         // may be all of them.
@@ -94,12 +92,14 @@ impl Journal {
         for (place, raw) in batch.records.iter().enumerate() {
             let parent = Parent::of(&raw.headers);
             let Some(choice) = choose(*sampling, ids, raw, parent.as_ref()) else {
+                self.passages.keep(acquisition, raw, parent);
                 continue;
             };
             let is_sampled = choice == Choice::Sampled;
             if (samples || !is_sampled) && tracer.admits(choice, now) {
                 lives.push((place, born(batch, acquisition, raw, choice, parent)));
             } else {
+                self.passages.keep(acquisition, raw, parent);
                 left_out += 1;
                 samples &= !is_sampled;
             }
@@ -114,17 +114,15 @@ impl Journal {
         lives
     }
 
-    fn open(&mut self, life: Arc<Life>, now: Instant) {
+    pub(super) fn open(&mut self, life: Arc<Life>, now: Instant) {
         let place = place(&life.place.partition, life.place.offset);
         if let Some(before) = self.lives.insert(place, life) {
             self.end(before, End::Lost("acquired again".into()), now);
         }
     }
 
-    fn end(&self, life: Arc<Life>, end: End, now: Instant) {
-        if let Some(tracing) = &self.tracing {
-            tracing.tracer.ended(life.end(end, now));
-        }
+    fn end(&mut self, life: Arc<Life>, end: End, now: Instant) {
+        self.finished.lives.push(life.end(end, now));
     }
 
     /// The life of a delivery, if it is traced.
@@ -136,35 +134,12 @@ impl Journal {
         life.filter(|life| life.acquisition == entry.acquisition)
     }
 
-    /// Begins the life of a record that is chosen late.
-    pub(super) fn begin_late(
-        &mut self,
-        late: Late<'_>,
-        choice: Choice,
-        acquired_at: Instant,
-        now: Instant,
-    ) {
-        let Some(Tracing { tracer, .. }) = &self.tracing else {
-            return;
-        };
-        if !tracer.admits(choice, now) {
-            return tracer.left_out(1);
-        }
-        let ids = TraceIds::of(&late.origin.partition);
-        let parent = late.parent;
-        let life = Life::begin(Birth {
-            trace_id: trace_id(ids, late.origin.offset, parent.as_ref()),
-            place: late.entry.place(),
-            acquisition: late.entry.acquisition,
-            origin: late.origin,
-            delivery_count: late.delivery_count,
-            choice,
-            parent,
-            acquired_at,
-        });
-        let (step, began) = late.first;
-        life.enter(step, began);
-        self.open(life, now);
+    pub(super) fn converted(&mut self, acquisition: u32, pace: &Pace, now: Instant) {
+        self.passages.converted(acquisition, pace, now);
+    }
+
+    pub(super) fn delivered(&mut self, put: &PutRef, places: &[usize]) {
+        self.passages.delivered(put, places);
     }
 
     /// A task gets a put. Several records have a span of their own together, if
@@ -197,17 +172,15 @@ impl Journal {
         })
     }
 
-    pub(super) fn put_ended(&self, put: TracedPut, task: u32, records: usize, now: Instant) {
-        if let Some(tracing) = &self.tracing {
-            tracing.tracer.put_ended(FinishedPut {
-                context: put.context,
-                task,
-                records,
-                links: put.links,
-                began: put.began,
-                ended: now,
-            });
-        }
+    pub(super) fn put_ended(&mut self, put: TracedPut, task: u32, records: usize, now: Instant) {
+        self.finished.puts.push(FinishedPut {
+            context: put.context,
+            task,
+            records,
+            links: put.links,
+            began: put.began,
+            ended: now,
+        });
     }
 
     fn within(
@@ -289,6 +262,7 @@ impl Journal {
 
     /// The same of all that went without a word.
     pub(super) fn expire(&mut self, ledger: &Ledger, now: Instant) {
+        self.passages.tidy(ledger);
         let over = self
             .lives
             .extract_if(.., |_, life| !ledger.has(entry(life)));
@@ -306,6 +280,9 @@ impl Drop for Journal {
         for (_, life) in lives {
             let end = End::Unknown("the connector stopped before the broker answered".into());
             self.end(life, end, now);
+        }
+        if let Some(tracing) = &self.tracing {
+            std::mem::take(&mut self.finished).tell(&*tracing.tracer);
         }
     }
 }
@@ -352,7 +329,7 @@ fn born(
     })
 }
 
-fn trace_id(ids: TraceIds, offset: i64, parent: Option<&Parent>) -> u128 {
+pub(super) fn trace_id(ids: TraceIds, offset: i64, parent: Option<&Parent>) -> u128 {
     parent.map_or_else(|| ids.id(offset), |parent| parent.context.trace_id)
 }
 

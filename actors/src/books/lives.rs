@@ -3,19 +3,19 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
-use super::journal::{Journal, Late};
+use super::journal::Journal;
+use super::late::Late;
+use super::passages::{PutMark, Reached};
 use super::settling::PutRef;
 use super::{Books, entry};
 use crate::ledger::Entry;
-use crate::life::{Choice, Event, Life, Step};
+use crate::life::{Choice, Event, Finished, Life, Step};
 use crate::outcome::Rejection;
+use crate::pace::Pace;
 use crate::ports::source::SettleRange;
 use crate::ports::tracer::Tracer;
 use crate::record::{AcquiredBatch, RawRecord, SinkRecord};
-use crate::trace_context::{Parent, TRACEPARENT, TRACESTATE, TraceContext};
-use crate::value::Value;
+use crate::trace_context::TraceContext;
 
 impl Books {
     /// Traces records from now on.
@@ -31,6 +31,21 @@ impl Books {
         acquisition: u32,
     ) -> Vec<(usize, Arc<Life>)> {
         self.journal.begin(batch, acquisition)
+    }
+
+    #[must_use]
+    pub const fn is_traced(&self) -> bool {
+        self.journal.is_on()
+    }
+
+    /// What is over of traced records since it was asked last.
+    pub fn take_finished(&mut self) -> Finished {
+        self.journal.take_finished()
+    }
+
+    /// A batch is converted.
+    pub(crate) fn note_converted(&mut self, acquisition: u32, pace: &Pace) {
+        self.journal.converted(acquisition, pace, self.now);
     }
 
     /// The broker is being told.
@@ -55,30 +70,18 @@ impl Books {
         }
     }
 
-    /// Records of a put are delivered. Those that took long are traced from now
-    /// on.
+    /// Records of a put are delivered.
     pub(super) fn note_delivered(&mut self, put: &PutRef, places: &[usize]) {
         if !self.journal.is_on() {
             return;
         }
-        let (slow, mut last) = (self.journal.slow(), (0, false));
+        self.journal.delivered(put, places);
+        if self.journal.is_empty() {
+            return;
+        }
         for place in places {
-            let record = &put.chunk[*place];
-            if let Some(life) = &record.life {
+            if let Some(life) = &put.chunk[*place].life {
                 life.note(Event::Delivered, self.now);
-                continue;
-            }
-            let Some(slow) = slow else {
-                continue;
-            };
-            // All records of one acquisition came at one time.
-            if record.acquisition != last.0 {
-                let acquired_at = self.ledger.acquired_at(entry(record));
-                let is_slow = acquired_at.is_some_and(|at| self.now > at + slow);
-                last = (record.acquisition, is_slow);
-            }
-            if last.1 {
-                self.note(put, *place, Event::Delivered, Some(Choice::Slow));
             }
         }
     }
@@ -99,18 +102,12 @@ impl Books {
         let record = &put.chunk[place];
         let entry = entry(record);
         if let (Some(choice), None) = (choice, self.journal.find(entry)) {
-            let step = Step::Put {
-                task: put.task,
-                batch: None,
-            };
-            let late = Late {
+            self.begin_late(&Late {
                 entry,
-                origin: record.id(),
                 delivery_count: record.delivery_count,
-                parent: parent_of(record),
-                first: (step, put.handed_out),
-            };
-            self.begin_late(late, choice);
+                reached: Reached::Put(PutMark::of(put)),
+                choice,
+            });
         }
         if let Some(life) = self.journal.find(entry) {
             life.note(event, self.now);
@@ -128,15 +125,12 @@ impl Books {
             return;
         }
         if self.journal.find(entry).is_none() {
-            let parked = raw.parked.as_ref();
-            let late = Late {
+            self.begin_late(&Late {
                 entry,
-                origin: parked.map_or_else(|| entry.place(), |parked| parked.origin.clone()),
                 delivery_count: raw.delivery_count,
-                parent: Parent::of(&raw.headers),
-                first: (Step::Convert, self.now),
-            };
-            self.begin_late(late, Choice::Failed);
+                reached: Reached::Converter,
+                choice: Choice::Failed,
+            });
         }
         if let Some(life) = self.journal.find(entry) {
             life.note(Event::Rejected(rejection.clone()), self.now);
@@ -144,9 +138,9 @@ impl Books {
     }
 
     /// Unless it is not ours any more.
-    fn begin_late(&mut self, late: Late<'_>, choice: Choice) {
-        if let Some(acquired_at) = self.ledger.acquired_at(late.entry) {
-            self.journal.begin_late(late, choice, acquired_at, self.now);
+    fn begin_late(&mut self, late: &Late<'_>) {
+        if self.ledger.has(late.entry) {
+            self.journal.begin_late(late, self.now);
         }
     }
 
@@ -173,23 +167,6 @@ impl Books {
             self.journal.put_ended(traced, put.task, records, self.now);
         }
     }
-}
-
-/// The producer's context, as far as the record still has it: from its headers
-/// as they lay in the log, or as they were converted.
-fn parent_of(record: &SinkRecord) -> Option<Parent> {
-    if let Some(original) = &record.original {
-        return Parent::of(&original.headers);
-    }
-    let header = |name: &str| {
-        let header = record.headers.iter().find(|it| &*it.key == name)?;
-        match &header.value.value {
-            Value::Bytes(bytes) => Some(bytes.clone()),
-            Value::String(text) => Some(Bytes::copy_from_slice(text.as_bytes())),
-            _ => None,
-        }
-    };
-    Parent::read(&header(TRACEPARENT)?, header(TRACESTATE))
 }
 
 #[cfg(test)]

@@ -40,6 +40,7 @@ impl LockTimes {
 impl Books {
     pub fn answered(&mut self, answered: &[AnsweredRange], now: Instant) {
         for range in answered {
+            self.journal.judge(range, &self.ledger, now);
             self.ledger.answered(range, now);
             self.journal.answered(range, &self.ledger, now);
         }

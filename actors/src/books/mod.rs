@@ -12,11 +12,13 @@ mod flushes;
 mod hanging;
 mod in_vain;
 mod journal;
+mod late;
 mod letters;
 mod lives;
 mod locks;
 mod notice;
 mod parking;
+mod passages;
 mod policy;
 mod puts;
 mod rest;
@@ -24,7 +26,7 @@ mod settling;
 mod shared;
 mod terms;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod waiting;
 
 use std::sync::Arc;

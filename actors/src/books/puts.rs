@@ -58,6 +58,8 @@ pub(super) struct OpenPut {
     pub(super) is_probe: bool,
     /// Places that wait for the sink's flush.
     pub(super) buffered: Vec<usize>,
+    /// Since when the first of them do.
+    pub(super) buffered_at: Option<Instant>,
     pub(super) ended: bool,
 }
 
@@ -91,6 +93,7 @@ impl Puts {
             lease,
             task: put.task,
             handed_out: put.handed_out,
+            buffered_at: put.buffered_at,
             chunk: put.chunk.clone(),
             history: put.history,
             is_probe: put.is_probe,

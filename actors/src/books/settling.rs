@@ -61,6 +61,7 @@ pub(super) struct PutRef {
     pub(super) lease: u32,
     pub(super) task: u32,
     pub(super) handed_out: Instant,
+    pub(super) buffered_at: Option<Instant>,
     pub(super) chunk: Chunk,
     pub(super) history: History,
     pub(super) is_probe: bool,
@@ -131,6 +132,7 @@ impl Books {
             self.enter_step(entry, life::Step::Flush);
         }
         if let Some(put) = self.puts.get(put.lease) {
+            put.buffered_at.get_or_insert(self.now);
             put.buffered.extend(places);
         }
     }

@@ -37,7 +37,7 @@ pub(super) fn books(retry_timeout: Option<Duration>, tolerance: Tolerance) -> Bo
     Books::new(policy, Credit::new(1000))
 }
 
-pub(super) fn batch(offsets: std::ops::Range<i64>, delivery_count: u16) -> AcquiredBatch {
+pub(crate) fn batch(offsets: std::ops::Range<i64>, delivery_count: u16) -> AcquiredBatch {
     let now = Instant::now();
     AcquiredBatch {
         partition: partition("orders", 0),

@@ -120,6 +120,17 @@ pub struct Unsettled<'a> {
     pub held: bool,
 }
 
+/// A record that the broker has not answered for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settling {
+    pub(crate) offset: i64,
+    pub(crate) acquisition: u32,
+    pub(crate) delivery_count: u16,
+    /// Of the put that it was settled by; 0 if by none.
+    pub(crate) lease: u32,
+    pub(crate) settled_at: Instant,
+}
+
 impl<'a> Unsettled<'a> {
     #[must_use]
     pub const fn entry(&self) -> Entry<'a> {
@@ -336,13 +347,12 @@ impl Ledger {
         self.is_open(partition, entry.offset, entry.acquisition)
     }
 
-    /// When an open record was acquired, to the millisecond.
-    #[must_use]
-    pub fn acquired_at(&self, entry: Entry<'_>) -> Option<Instant> {
-        let partition = (entry.partition.topic_id, entry.partition.partition);
-        self.partitions
-            .get(&partition)?
-            .acquired_at(entry.offset, entry.acquisition)
+    /// Records that wait for the broker's answer to a settlement.
+    pub(crate) fn settling(&self, range: &SettleRange) -> impl Iterator<Item = Settling> {
+        let key = (range.partition.topic_id, range.partition.partition);
+        let offsets = range.first_offset..=range.last_offset;
+        let ledger = self.partitions.get(&key).into_iter();
+        ledger.flat_map(move |it| it.settling(offsets.clone(), range.settlement))
     }
 
     /// Takes the broker's answer to a settlement.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Aside, Pin, Step, Unsettled};
+use super::{Aside, Pin, Settling, Step, Unsettled};
 use crate::ports::source::{SettleRange, Settlement};
 use crate::record::SourcePartition;
 
@@ -228,9 +228,26 @@ impl PartitionLedger {
         self.open_slot(offset, acquisition).is_some()
     }
 
-    pub(super) fn acquired_at(&self, offset: i64, acquisition: u32) -> Option<Instant> {
-        let slot = self.open_slot(offset, acquisition)?;
-        Some(self.born + slot.age())
+    /// Records that wait for the broker's answer to this settlement; those that
+    /// wait for a letter's are left out.
+    pub(super) fn settling(
+        &self,
+        offsets: RangeInclusive<i64>,
+        settlement: Settlement,
+    ) -> impl Iterator<Item = Settling> {
+        let len = self.slots.len() as i64;
+        let first = offsets.start().saturating_sub(self.base).clamp(0, len);
+        let end = (offsets.end() - self.base + 1).clamp(first, len);
+        let slots = self.slots.range(first as usize..end as usize);
+        let slots = (self.base + first..).zip(slots);
+        let settling = slots.filter(move |(_, it)| it.state == State::Settling(settlement));
+        settling.map(|(offset, slot)| Settling {
+            offset,
+            acquisition: slot.acquisition,
+            delivery_count: slot.delivery_count,
+            lease: slot.lease,
+            settled_at: slot.moment,
+        })
     }
 
     fn open_slot(&self, offset: i64, acquisition: u32) -> Option<&Slot> {

@@ -9,7 +9,9 @@ use crate::sampling::Sampling;
 
 /// Takes what traced records went through, once each is settled.
 ///
-/// None of the calls waits or fails: the pipeline makes them under a lock.
+/// None of the calls waits or fails: deliveries go on behind them. The first
+/// three are made while the books are locked, and must be quick; the others,
+/// which take what is to be told, are not.
 pub trait Tracer: Debug + Send + Sync + 'static {
     /// Asked once, when a connector starts.
     fn sampling(&self) -> Sampling;

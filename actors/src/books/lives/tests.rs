@@ -7,19 +7,25 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::super::tests::{batch, books};
-use super::super::{Effects, Put, PutEnd, Tolerance};
+use super::super::{Effects, FlushEnd, Put, PutEnd, Tolerance};
 use super::*;
 use crate::chunk::Holds;
-use crate::life::End;
+use crate::life::{End, FinishedLife};
 use crate::outcome::Stage;
 use crate::ports::sink::SinkError;
 use crate::ports::source::{Answer, AnsweredRange, LostRange, Settlement};
 use crate::record::{Parked, RawHeader, RecordId};
 use crate::sampling::{Sampling, TraceIds};
 use crate::testing::{FakeTracer, partition, record};
+use crate::trace_context::TRACEPARENT;
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
 const SECOND: Duration = Duration::from_secs(1);
+const MS: Duration = Duration::from_millis(1);
+/// When a batch is taken, converted, and put, after it has come.
+const TAKEN: Duration = MS;
+const CONVERTED: Duration = Duration::from_millis(5);
+const HANDED_OUT: Duration = Duration::from_millis(7);
 
 struct Traced {
     books: Books,
@@ -37,6 +43,13 @@ impl Traced {
     fn deliver(&mut self, batch: &AcquiredBatch) -> Put {
         let acquisition = self.books.acquire(batch, &mut Effects::default());
         let lives = self.books.begin_lives(batch, acquisition);
+        let now = batch.acquired_at;
+        let mut pace = Pace::new(vec!["mask".into()], now + TAKEN);
+        pace.enter(Stage::KeyConverter, || now);
+        pace.enter(Stage::Transformation, || now + MS);
+        pace.leave(now + 4 * MS);
+        self.books.pass_time(now + CONVERTED);
+        self.books.note_converted(acquisition, &pace);
         let records = batch.records.iter().enumerate().map(|(place, raw)| {
             let mut record = record(&batch.partition, raw.offset, acquisition);
             record.delivery_count = raw.delivery_count;
@@ -47,7 +60,7 @@ impl Traced {
             record
         });
         self.books.converted(records.collect(), Holds::default());
-        self.books.dispatch(0, batch.acquired_at).unwrap()
+        self.books.dispatch(0, now + HANDED_OUT).unwrap()
     }
 
     fn end(&mut self, put: &Put, end: PutEnd, now: Instant) -> Effects {
@@ -64,13 +77,19 @@ impl Traced {
         self.books.answered(&answered.collect::<Vec<_>>(), now);
     }
 
+    /// What is over, as the actors tell it.
+    fn lives(&mut self) -> Vec<FinishedLife> {
+        self.books.take_finished().tell(&*self.tracer);
+        self.tracer.take_lives()
+    }
+
     /// What was told, as offset and outcome.
-    fn told(&self) -> Vec<(i64, Choice, &'static str)> {
+    fn told(&mut self) -> Vec<(i64, Choice, &'static str)> {
+        let lives = self.lives();
         assert_eq!(
             self.books.traced() + self.tracer.ended(),
             self.tracer.admitted()
         );
-        let lives = self.tracer.take_lives();
         let told = lives.iter().map(|it| {
             assert!(!it.steps.is_empty());
             (it.life.origin.offset, it.life.choice, it.outcome())
@@ -88,6 +107,28 @@ fn with_parent(batch: &mut AcquiredBatch, place: usize) {
         key: Bytes::from_static(TRACEPARENT.as_bytes()),
         value: Some(Bytes::from_static(PARENT.as_bytes())),
     });
+}
+
+/// Its steps, and how long after its acquisition each began.
+fn told_of(life: &FinishedLife) -> Vec<(Step, Duration)> {
+    let came = life.life.acquired_at;
+    let steps = life.steps.iter();
+    steps.map(|it| (it.step.clone(), it.began - came)).collect()
+}
+
+const fn put_by(task: u32) -> Step {
+    Step::Put { task, batch: None }
+}
+
+/// What all records of a batch go through that is delivered here.
+fn until_put() -> Vec<(Step, Duration)> {
+    vec![
+        (Step::Acquire, Duration::ZERO),
+        (Step::Convert, TAKEN),
+        (Step::Transform("mask".into()), 2 * MS),
+        (Step::Queue, CONVERTED),
+        (put_by(0), HANDED_OUT),
+    ]
 }
 
 #[test]
@@ -113,7 +154,7 @@ fn without_a_tracer_no_life_begins() {
 }
 
 #[test]
-fn a_record_that_fails_is_traced_from_its_put_on_in_its_producers_trace() {
+fn a_record_that_fails_is_traced_from_its_acquisition_on_in_its_producers_trace() {
     let mut traced = Traced::by(Sampling::ratio(0.0).following_parents());
     let mut batch = batch(0..3, 1);
     with_parent(&mut batch, 1);
@@ -124,18 +165,15 @@ fn a_record_that_fails_is_traced_from_its_put_on_in_its_producers_trace() {
     let trace = effects.put_aside[0].trace.unwrap();
     assert_eq!(format!("{:032x}", trace.trace_id), PARENT[3..35]);
     traced.answer(&effects, &Answer::Confirmed, now);
-    let lives = traced.tracer.take_lives();
+    let lives = traced.lives();
     assert_eq!(lives.len(), 1);
     let (life, steps) = (&lives[0].life, &lives[0].steps);
     assert_eq!((life.choice, life.origin.offset), (Choice::Failed, 1));
     assert_eq!(life.context.trace_id, trace.trace_id);
-    assert_eq!(
-        (life.acquired_at, steps[0].began),
-        (batch.acquired_at, batch.acquired_at)
-    );
-    assert!(matches!(steps[0].step, Step::Put { task: 0, .. }));
-    assert_eq!(steps[0].events[0].1.name(), "rejected");
-    assert_eq!(steps[1].step, Step::Settle(Settlement::Reject));
+    assert_eq!(life.acquired_at, batch.acquired_at);
+    let settle = (Step::Settle(Settlement::Reject), SECOND);
+    assert_eq!(told_of(&lives[0]), [until_put(), vec![settle]].concat());
+    assert_eq!(steps[4].events[0].1.name(), "rejected");
 }
 
 #[test]
@@ -151,30 +189,110 @@ fn each_try_is_a_put_and_the_wait_before_it_is_seen() {
     let context = again.chunk[0].trace_context().unwrap();
     let effects = traced.end(&again, delivered(), later + SECOND);
     traced.answer(&effects, &Answer::Confirmed, later + 2 * SECOND);
-    let lives = traced.tracer.take_lives();
-    let steps: Vec<&Step> = lives[0].steps.iter().map(|it| &it.step).collect();
-    let put = |task| Step::Put { task, batch: None };
-    let settle = Step::Settle(Settlement::Accept);
-    assert_eq!(steps, [&put(0), &Step::Queue, &put(4), &settle]);
+    let lives = traced.lives();
+    let again = [
+        (Step::Queue, SECOND),
+        (put_by(4), 9 * SECOND),
+        (Step::Settle(Settlement::Accept), 10 * SECOND),
+    ];
+    assert_eq!(told_of(&lives[0]), [until_put(), again.into()].concat());
     assert_eq!(
-        lives[0].steps[2].span_id, context.span_id,
+        lives[0].steps[6].span_id, context.span_id,
         "as the sink saw it"
     );
-    assert_eq!(lives[0].steps[1].ended, later);
 }
 
 #[test]
-fn a_record_that_took_long_is_traced_once_it_is_delivered() {
+fn a_record_that_took_long_is_told_whole_once_the_broker_has_answered() {
     let mut traced = Traced::by(Sampling::ratio(0.0).with_slow(Some(SECOND)));
-    let batch = batch(0..2, 1);
-    let put = traced.deliver(&batch);
+    let mut batch = batch(0..3, 1);
+    with_parent(&mut batch, 1);
+    let (put, came) = (traced.deliver(&batch), batch.acquired_at);
     put.report.delivered(0);
-    let quick = traced.books.reported(put.lease, batch.acquired_at + SECOND);
-    assert_eq!(quick.settle.len(), 1);
-    let late = batch.acquired_at + 2 * SECOND;
-    let effects = traced.end(&put, delivered(), late);
-    traced.answer(&effects, &Answer::Confirmed, late);
-    assert_eq!(traced.told(), [(1, Choice::Slow, "accepted")]);
+    let quick = traced.books.reported(put.lease, came + SECOND / 2);
+    traced.books.settling(&quick.settle);
+    traced.answer(&quick, &Answer::Confirmed, came + SECOND);
+    put.report.delivered(1);
+    let slow = traced.books.reported(put.lease, came + SECOND / 2);
+    traced.books.settling(&slow.settle);
+    traced.answer(&slow, &Answer::Confirmed, came + 2 * SECOND);
+    let lives = traced.lives();
+    assert_eq!(lives.len(), 1, "the first one took no longer than a second");
+    let life = &lives[0].life;
+    assert_eq!((life.choice, life.origin.offset), (Choice::Slow, 1));
+    let trace_id = format!("{:032x}", life.context.trace_id);
+    assert_eq!(trace_id, PARENT[3..35], "though the record is gone");
+    let settle = (Step::Settle(Settlement::Accept), SECOND / 2);
+    assert_eq!(told_of(&lives[0]), [until_put(), vec![settle]].concat());
+    let events = &lives[0].steps[4].events;
+    assert_eq!(events[..], [(came + SECOND / 2, Event::Delivered)]);
+    assert_eq!(lives[0].ended_at, came + 2 * SECOND);
+}
+
+#[test]
+fn a_record_that_waited_long_for_its_flush_is_told_with_it() {
+    let mut traced = Traced::by(Sampling::ratio(0.0).with_slow(Some(SECOND)));
+    let batch = batch(0..1, 1);
+    let (put, came) = (traced.deliver(&batch), batch.acquired_at);
+    let buffered = came + SECOND / 4;
+    traced
+        .books
+        .put_ended(put.lease, delivered(), true, buffered);
+    let flushed = FlushEnd::Answered(Ok(()));
+    let end = came + 3 * SECOND;
+    let effects = traced.books.flushed(&[put.lease], &flushed, end);
+    traced.books.settling(&effects.settle);
+    traced.answer(&effects, &Answer::Confirmed, end);
+    let own = [
+        (Step::Flush, SECOND / 4),
+        (Step::Settle(Settlement::Accept), 3 * SECOND),
+    ];
+    let lives = traced.lives();
+    assert_eq!(told_of(&lives[0]), [until_put(), own.into()].concat());
+}
+
+#[test]
+fn a_slow_record_that_came_to_no_put_is_told_as_far_as_it_came() {
+    for settlement in [Settlement::Accept, Settlement::Release] {
+        let mut traced = Traced::by(Sampling::ratio(0.0).with_slow(Some(SECOND)));
+        let batch = batch(0..1, 1);
+        let put = traced.deliver(&batch);
+        let came = batch.acquired_at;
+        traced.end(&put, PutEnd::Abandoned, came + SECOND);
+        let mut effects = Effects::default();
+        traced.books.pass_time(came + 2 * SECOND);
+        match settlement {
+            Settlement::Accept => {
+                let one = std::iter::once(entry(&put.chunk[0]));
+                traced.books.filtered(one, &mut effects);
+            }
+            _ => effects = traced.books.release_rest(came + 2 * SECOND).0,
+        }
+        traced.books.settling(&effects.settle);
+        traced.answer(&effects, &Answer::Confirmed, came + 2 * SECOND);
+        let mut expected = until_put();
+        expected.pop();
+        if settlement == Settlement::Accept {
+            expected.pop();
+        }
+        expected.push((Step::Settle(settlement), 2 * SECOND));
+        assert_eq!(told_of(&traced.lives()[0]), expected);
+    }
+}
+
+#[test]
+fn what_is_kept_of_a_batch_goes_with_the_last_of_its_records() {
+    let slow = Sampling::ratio(0.0).with_slow(Some(3600 * SECOND));
+    let mut traced = Traced::by(slow);
+    for offset in 0..10 {
+        let batch = batch(offset..offset + 1, 1);
+        let put = traced.deliver(&batch);
+        let effects = traced.end(&put, delivered(), batch.acquired_at);
+        assert_eq!(traced.books.journal.passages.len(), 1);
+        traced.answer(&effects, &Answer::Confirmed, batch.acquired_at);
+        traced.books.watch_locks(batch.acquired_at);
+        assert_eq!(traced.books.journal.passages.len(), 0);
+    }
 }
 
 #[test]
@@ -212,6 +330,7 @@ fn a_record_that_cannot_be_converted_is_traced() {
     let mut traced = Traced::by(Sampling::ratio(0.0));
     let batch = batch(0..1, 1);
     let acquisition = traced.books.acquire(&batch, &mut Effects::default());
+    traced.books.begin_lives(&batch, acquisition);
     let entry = Entry {
         partition: &batch.partition,
         offset: 0,
@@ -241,11 +360,12 @@ fn records_of_one_put_have_a_span_together_with_links_to_theirs() {
         .collect();
     let together = put.chunk[1].life.as_ref().unwrap().batch().unwrap();
     traced.end(&put, delivered(), batch.acquired_at + SECOND);
+    traced.books.take_finished().tell(&*traced.tracer);
     let puts = traced.tracer.take_puts();
     assert_eq!(puts.len(), 1);
     assert_eq!((puts[0].context, puts[0].records), (together, 4));
     assert_eq!((&puts[0].links, own.len()), (&own, 2));
-    assert_eq!(puts[0].ended - puts[0].began, SECOND);
+    assert_eq!(puts[0].ended - puts[0].began, SECOND - HANDED_OUT);
     assert!(own.iter().all(|it| it.trace_id != together.trace_id));
 }
 
@@ -310,7 +430,7 @@ fn renewals_are_seen_in_the_step_that_they_are_for() {
     traced.answer(&renewing, &renewed, near_its_end);
     let effects = traced.end(&put, delivered(), near_its_end + SECOND);
     traced.answer(&effects, &Answer::Confirmed, near_its_end + SECOND);
-    let lives = traced.tracer.take_lives();
+    let lives = traced.lives();
     let put = &lives[0].steps[lives[0].steps.len() - 2];
     let events: Vec<_> = put.events.iter().map(|(_, it)| it.name()).collect();
     assert_eq!(events, ["renewing", "renewed", "delivered"]);
@@ -341,17 +461,4 @@ fn a_tracer_without_room_traces_no_more() {
         at_first + later,
         "all are counted"
     );
-}
-
-#[test]
-fn the_producers_context_is_found_in_converted_headers_too() {
-    let mut record = record(&partition("orders", 0), 7, 1);
-    record.headers.push(crate::record::Header {
-        key: TRACEPARENT.into(),
-        value: crate::value::Datum::schemaless(Value::String(PARENT.into())),
-    });
-    let parent = parent_of(&record).unwrap();
-    assert_eq!(parent.context.to_string(), PARENT);
-    record.headers.clear();
-    assert_eq!(parent_of(&record), None);
 }
