@@ -95,20 +95,6 @@ impl Parent {
         Self::read(value(TRACEPARENT)?, value(TRACESTATE).cloned())
     }
 
-    /// Of a record as its converters and transforms have left it.
-    #[must_use]
-    pub fn of_converted(headers: &[Header]) -> Option<Self> {
-        let value = |key: &str| {
-            let header = headers.iter().find(|it| &*it.key == key)?;
-            match &header.value.value {
-                Value::Bytes(bytes) => Some(bytes.clone()),
-                Value::String(text) => Some(Bytes::copy_from_slice(text.as_bytes())),
-                _ => None,
-            }
-        };
-        Self::read(&value(TRACEPARENT)?, value(TRACESTATE))
-    }
-
     /// Not a slice of what it came in, which would be kept with it.
     #[must_use]
     pub(crate) fn copied(self) -> Self {
@@ -125,6 +111,24 @@ impl Parent {
         let context = TraceContext::parse(str::from_utf8(traceparent).ok()?)?;
         Some(Self { context, state })
     }
+}
+
+/// What the producer's two headers say, letter by letter, of a record as its
+/// converters and transforms have left it; `None` without a valid
+/// `traceparent`.
+#[must_use]
+pub fn of_converted(headers: &[Header]) -> Option<(&[u8], Option<&[u8]>)> {
+    let value = |key: &str| -> Option<&[u8]> {
+        let header = headers.iter().find(|it| &*it.key == key)?;
+        match &header.value.value {
+            Value::Bytes(bytes) => Some(bytes),
+            Value::String(text) => Some(text.as_bytes()),
+            _ => None,
+        }
+    };
+    let traceparent = value(TRACEPARENT)?;
+    TraceContext::parse(str::from_utf8(traceparent).ok()?)?;
+    Some((traceparent, value(TRACESTATE)))
 }
 
 #[cfg(test)]
@@ -204,16 +208,24 @@ mod tests {
     }
 
     #[test]
-    fn the_producers_context_is_found_in_converted_headers_too() {
-        let header = |value| Header {
-            key: TRACEPARENT.into(),
+    fn what_a_producer_said_is_found_in_converted_headers_letter_by_letter() {
+        let header = |key: &str, value| Header {
+            key: key.into(),
             value: Datum::schemaless(value),
         };
-        for value in [Value::String(HEADER.into()), Value::Bytes(HEADER.into())] {
-            let parent = Parent::of_converted(&[header(value)]).unwrap();
-            assert_eq!(parent.context.to_string(), HEADER);
+        let random = HEADER.replace("-01", "-03");
+        let state = header(TRACESTATE, Value::String("a=1".into()));
+        for value in [
+            Value::String(random.as_str().into()),
+            Value::Bytes(random.clone().into()),
+        ] {
+            let headers = [header(TRACEPARENT, value), state.clone()];
+            let said = of_converted(&headers).unwrap();
+            assert_eq!(said, (random.as_bytes(), Some(&b"a=1"[..])));
         }
-        assert_eq!(Parent::of_converted(&[]), None);
-        assert_eq!(Parent::of_converted(&[header(Value::Null)]), None);
+        assert_eq!(of_converted(&[state]), None);
+        for invalid in [Value::Null, Value::String("none".into())] {
+            assert_eq!(of_converted(&[header(TRACEPARENT, invalid)]), None);
+        }
     }
 }

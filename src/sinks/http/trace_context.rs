@@ -2,51 +2,62 @@
 //! lies in the record's trace.
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use sluice_actors::life::Life;
 use sluice_actors::record::SinkRecord;
-use sluice_actors::trace_context::{TRACEPARENT, TRACESTATE, TraceContext};
+use sluice_actors::trace_context::{TRACEPARENT, TRACESTATE, of_converted};
 
-/// The span of the put that a record is in, in place of what the record says.
+/// The span of the put that a record is in, in place of what the record says;
+/// that itself if the record is not traced.
 /// A request with several records has the span that their put has in common,
 /// which links to those of its traced records.
 pub(super) fn add<'a>(records: impl Iterator<Item = &'a SinkRecord>, headers: &mut HeaderMap) {
-    let (mut count, mut traced) = (0, None);
+    let (mut count, mut first, mut traced) = (0, None, None);
     for record in records {
         count += 1;
+        first = first.or(Some(record));
         traced = traced.or(record.life.as_deref());
     }
-    let Some(life) = traced else {
-        return;
-    };
-    if count > 1 {
-        let put = life.batch().unwrap_or_else(|| life.current());
-        return insert(put, None, headers);
+    match (traced, first) {
+        (Some(life), _) if count > 1 => {
+            let put = life.batch().unwrap_or_else(|| life.current());
+            insert(put.to_string().as_bytes(), None, headers);
+        }
+        (Some(life), _) => {
+            let state = life.parent.as_ref().and_then(|it| it.state.as_deref());
+            insert(life.current().to_string().as_bytes(), state, headers);
+        }
+        (None, Some(record)) if count == 1 => pass_on(record, headers),
+        _ => {}
     }
-    insert(life.current(), state(life), headers);
 }
 
-fn state(life: &Life) -> Option<HeaderValue> {
-    let state = life.parent.as_ref()?.state.as_ref()?;
-    HeaderValue::from_bytes(state).ok()
+/// Who makes no span of its own passes on what it was told, unchanged.
+fn pass_on(record: &SinkRecord, headers: &mut HeaderMap) {
+    if let Some((parent, state)) = of_converted(&record.headers) {
+        insert(parent, state, headers);
+    }
 }
 
-fn insert(put: TraceContext, state: Option<HeaderValue>, headers: &mut HeaderMap) {
+/// A `tracestate` means nothing beside another's `traceparent`.
+fn insert(parent: &[u8], state: Option<&[u8]>, headers: &mut HeaderMap) {
     const PARENT: HeaderName = HeaderName::from_static(TRACEPARENT);
     const STATE: HeaderName = HeaderName::from_static(TRACESTATE);
+    let Ok(parent) = HeaderValue::from_bytes(parent) else {
+        return;
+    };
+    headers.insert(PARENT, parent);
     headers.remove(STATE);
-    if let Some(state) = state {
+    if let Some(Ok(state)) = state.map(HeaderValue::from_bytes) {
         headers.insert(STATE, state);
-    }
-    if let Ok(parent) = HeaderValue::try_from(put.to_string()) {
-        headers.insert(PARENT, parent);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use sluice_actors::life::Step;
+    use sluice_actors::record::Header;
     use sluice_actors::testing::{life, records};
-    use sluice_actors::trace_context::Parent;
+    use sluice_actors::trace_context::{Parent, TraceContext};
+    use sluice_actors::value::{Datum, Value};
 
     use super::*;
 
@@ -90,7 +101,25 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_not_traced_changes_nothing() {
+    fn a_single_record_that_is_not_traced_passes_on_what_its_producer_said() {
+        let header = |key: &str, value: &str| Header {
+            key: key.into(),
+            value: Datum::schemaless(Value::String(value.into())),
+        };
+        let said = PARENT.replace("-01", "-02");
+        let mut records = records(0..2);
+        records[0].headers = vec![header(TRACEPARENT, &said), header("x", "1")];
+        let headers = added(&records[..1]);
+        assert_eq!(headers[TRACEPARENT], said, "each flag of it");
+        assert!(!headers.contains_key(TRACESTATE), "of another context");
+        assert_eq!(headers.len(), 1, "and no other header");
+        records[0].headers.push(header(TRACESTATE, "vendor=1"));
+        assert_eq!(added(&records[..1])[TRACESTATE], "vendor=1");
+        assert_eq!(added(&records)[TRACEPARENT], PARENT, "of which of them?");
+    }
+
+    #[test]
+    fn a_record_that_is_not_traced_and_says_nothing_changes_nothing() {
         let headers = added(&some_traced(None)[..1]);
         assert_eq!(
             (&headers[TRACEPARENT], &headers[TRACESTATE]),
