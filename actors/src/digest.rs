@@ -83,6 +83,7 @@ mod tests {
                 offset,
             },
             cause: "busy".into(),
+            trace: None,
         }
     }
 

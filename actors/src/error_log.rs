@@ -6,6 +6,7 @@ use crate::books::PutAside;
 use crate::outcome::{Cause, Rejection};
 use crate::ports::sink::SinkError;
 use crate::sink_host::Called;
+use crate::trace_context::log_ids;
 
 /// Whether contents of records may be shown; here, since causes name it.
 pub const INCLUDE_MESSAGES: &str = "errors.log.include.messages";
@@ -34,8 +35,7 @@ impl ErrorLog {
                 .include_messages
                 .then(|| tracing::field::display(it.record));
             let cause = self.words(cause);
-            let trace_id = it.trace.map(|it| format!("{:032x}", it.trace_id));
-            let span_id = it.trace.map(|it| format!("{:016x}", it.span_id));
+            let (trace_id, span_id) = log_ids(it.trace);
             tracing::warn!(
                 connector, %stage, error = %cause, record, trace_id, span_id, "record put aside"
             );

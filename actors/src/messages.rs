@@ -7,6 +7,7 @@ use crate::books::{FlushEnd, Put, PutEnd};
 use crate::outcome::{Cause, Rejection};
 use crate::ports::source::SourceClosed;
 use crate::record::RecordId;
+use crate::trace_context::TraceContext;
 
 /// Delivery to converter: this task can take a chunk.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +69,8 @@ pub enum TaskEnd {
 pub struct RecordFailed {
     pub record: RecordId,
     pub rejection: Rejection,
+    /// Where the trace tells of it, if it is traced.
+    pub trace: Option<TraceContext>,
 }
 
 /// Poller to supervisor: what an event leaves to be done when it is entered.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::record::RecordId;
+use crate::trace_context::{TraceContext, log_ids};
 
 /// Open records that came again, and may be given back once more at most.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub struct NearLimit {
     /// One of those that came most often.
     pub example: RecordId,
     pub delivery_count: u16,
+    /// Where the example is in its trace, if it is traced.
+    pub trace: Option<TraceContext>,
 }
 
 /// Who was told of it is not told again for so long.
@@ -30,11 +33,14 @@ impl LimitAlarm {
             return;
         };
         self.rang_at = Some(now);
+        let (trace_id, span_id) = log_ids(near.trace);
         tracing::warn!(
             connector,
             records = near.records,
             record = %near.example,
             delivery_count = near.delivery_count,
+            trace_id,
+            span_id,
             "records are near share.delivery.count.limit: on the last delivery they are held, and \
              archived by the broker if this worker loses them; see why they come again"
         );
@@ -66,6 +72,7 @@ mod tests {
                 offset: 7,
             },
             delivery_count: 9,
+            trace: TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
         };
         let (mut alarm, start) = (LimitAlarm::default(), Instant::now());
         alarm.look("sink", None, start);
@@ -74,7 +81,9 @@ mod tests {
             alarm.look("sink", Some(&near), start + Duration::from_secs(second));
         }
         assert_eq!(lines.lock().len(), 1);
-        assert!(lines.lock()[0].contains("orders-3@7"), "{lines:?}");
+        for part in ["orders-3@7", "trace_id=\"4bf9", "span_id=\"00f0"] {
+            assert!(lines.lock()[0].contains(part), "{part}: {lines:?}");
+        }
         alarm.look("sink", Some(&near), start + QUIET);
         assert_eq!(lines.lock().len(), 2);
     }

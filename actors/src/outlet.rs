@@ -65,9 +65,13 @@ impl Outlet {
         }
         let logged = self.error_log.tell(&self.connector, effects.put_aside);
         self.books.add_errors_logged(logged);
-        let (record, Rejection { stage, cause }) = effects.failure?;
+        let failed = effects.failure?;
+        let Rejection { stage, cause } = failed.rejection;
         let rejection = Rejection::new(stage, self.error_log.words(cause));
-        Some(RecordFailed { record, rejection })
+        Some(RecordFailed {
+            rejection,
+            ..failed
+        })
     }
 
     /// What is to be logged at once.

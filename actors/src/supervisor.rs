@@ -46,6 +46,7 @@ use crate::retry::RetryPolicy;
 use crate::stuck_threads::StuckThreads;
 use crate::terms::Terms;
 use crate::threads::Threads;
+use crate::trace_context::{TraceContext, log_ids};
 use drain::Draining;
 use generation::Generation;
 use stand_in::InboxWatch;
@@ -281,8 +282,12 @@ impl Supervisor {
     }
 
     fn fail_over(&mut self, failed: &RecordFailed) {
-        let RecordFailed { record, rejection } = failed;
-        self.fail(&format!("record {record}: {rejection}").into());
+        let RecordFailed {
+            record,
+            rejection,
+            trace,
+        } = failed;
+        self.fail_by(&format!("record {record}: {rejection}").into(), *trace);
     }
 
     fn fetch_no_more(&self) {
@@ -307,6 +312,11 @@ impl Supervisor {
 
     /// Fetches no more; what is open is finished, what failed stays locked.
     fn fail(&mut self, cause: &Cause) {
+        self.fail_by(cause, None);
+    }
+
+    /// By a record that may be traced.
+    fn fail_by(&self, cause: &Cause, trace: Option<TraceContext>) {
         self.fetch_no_more();
         let mut is_news = false;
         self.view.update(&self.connector, |view| {
@@ -319,7 +329,10 @@ impl Supervisor {
         if is_news {
             // Not while the view is locked: who looks at it must not wait for
             // who reads the log.
-            tracing::error!(connector = %self.connector, error = %cause, "connector failed");
+            let (trace_id, span_id) = log_ids(trace);
+            tracing::error!(
+                connector = %self.connector, error = %cause, trace_id, span_id, "connector failed"
+            );
         }
     }
 }

@@ -113,6 +113,13 @@ impl Parent {
     }
 }
 
+/// Trace id and span id as log lines have them, if they are about a record that
+/// is traced.
+pub(crate) fn log_ids(trace: Option<TraceContext>) -> (Option<String>, Option<String>) {
+    let trace_id = trace.map(|it| format!("{:032x}", it.trace_id));
+    (trace_id, trace.map(|it| format!("{:016x}", it.span_id)))
+}
+
 /// What the producer's two headers say, letter by letter, of a record as its
 /// converters and transforms have left it; `None` without a valid
 /// `traceparent`.

@@ -6,6 +6,7 @@ use super::settling::Remains;
 use super::{Books, Effects};
 use crate::chunk::Holds;
 use crate::ledger::{Entry, Step};
+use crate::messages::RecordFailed;
 use crate::outcome::{Rejection, Stage};
 use crate::ports::source::Settlement;
 use crate::record::{AcquiredBatch, RawRecord, SinkRecord, Stray};
@@ -78,7 +79,11 @@ impl Books {
             .step(0, Step::Hold, one, &mut effects.settle, |_| {});
         self.finished += 1;
         self.errors.rejected += 1;
-        effects.failure = Some((entry.place(), rejection));
+        effects.failure = Some(RecordFailed {
+            record: entry.place(),
+            rejection,
+            trace: None,
+        });
     }
 
     /// Queues records that were converted. All of a batch are parked ones, or
@@ -153,7 +158,9 @@ mod tests {
         for tolerance in [Tolerance::All, Tolerance::None] {
             let mut books = books(None, tolerance);
             let effects = come(&mut books, true);
-            let (record, rejection) = effects.failure.unwrap();
+            let RecordFailed {
+                record, rejection, ..
+            } = effects.failure.unwrap();
             assert_eq!(record.to_string(), "orders-0@7");
             assert_eq!(&*rejection.cause, "is another's");
             assert!(effects.settle.is_empty() && effects.put_aside.is_empty());

@@ -2,6 +2,7 @@
 
 use super::Notice;
 use crate::life::Finished;
+use crate::messages::RecordFailed;
 use crate::outcome::Rejection;
 use crate::ports::source::SettleRange;
 use crate::record::RecordId;
@@ -24,7 +25,7 @@ pub struct Effects {
     /// Records that were put aside, with the reason.
     pub put_aside: Vec<PutAside>,
     /// The record that fails the connector.
-    pub failure: Option<(RecordId, Rejection)>,
+    pub failure: Option<RecordFailed>,
     /// To be logged.
     pub notices: Vec<Notice>,
     /// What is over of records that are traced.

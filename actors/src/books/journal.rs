@@ -125,6 +125,11 @@ impl Journal {
         self.finished.lives.push(life.end(end, now));
     }
 
+    /// The life of what lies here, if it is traced.
+    pub(super) fn at(&self, record: &RecordId) -> Option<&Arc<Life>> {
+        self.lives.get(&place(&record.partition, record.offset))
+    }
+
     /// The life of a delivery, if it is traced.
     pub(super) fn find(&self, entry: Entry<'_>) -> Option<&Arc<Life>> {
         if self.lives.is_empty() {

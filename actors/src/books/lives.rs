@@ -14,7 +14,7 @@ use crate::outcome::Rejection;
 use crate::pace::Pace;
 use crate::ports::source::SettleRange;
 use crate::ports::tracer::Tracer;
-use crate::record::{AcquiredBatch, RawRecord, SinkRecord};
+use crate::record::{AcquiredBatch, RawRecord, RecordId, SinkRecord};
 use crate::trace_context::TraceContext;
 
 impl Books {
@@ -62,6 +62,12 @@ impl Books {
     /// Where in a trace a record is now.
     pub(super) fn trace_context(&self, entry: Entry<'_>) -> Option<TraceContext> {
         self.journal.find(entry).map(|life| life.current())
+    }
+
+    /// The same of an open record by where it lies.
+    #[must_use]
+    pub fn trace_at(&self, record: &RecordId) -> Option<TraceContext> {
+        self.journal.at(record).map(|life| life.current())
     }
 
     pub(super) fn enter_step(&self, entry: Entry<'_>, step: Step) {

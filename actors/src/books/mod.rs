@@ -218,7 +218,12 @@ impl Books {
     /// Open records that the broker would soon archive.
     #[must_use]
     pub fn near_limit(&self) -> Option<NearLimit> {
-        self.ledger.came_often(self.policy.terms.gate.near_limit())
+        let near_limit = self.policy.terms.gate.near_limit();
+        let near = self.ledger.came_often(near_limit)?;
+        Some(NearLimit {
+            trace: self.trace_at(&near.example),
+            ..near
+        })
     }
 
     /// How often a record that is open may still be given back; none is.

@@ -7,6 +7,7 @@ use crate::circuit::{log_begin, log_end};
 use crate::error_log::ErrorLog;
 use crate::outcome::Cause;
 use crate::record::RecordId;
+use crate::trace_context::{TraceContext, log_ids};
 
 /// Records that share a fate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub struct Alike {
     /// One of them, and why it is that one's.
     pub example: RecordId,
     pub cause: Cause,
+    /// Where the trace tells of it, if it is traced.
+    pub trace: Option<TraceContext>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,20 +57,30 @@ impl Notice {
             ),
             Self::SinkUnavailable { cause } => log_begin(connector, None, &words(cause)),
             Self::SinkIsBack { lasted } => log_end(connector, None, lasted),
-            Self::Releasing(alike) => tracing::warn!(
-                connector,
-                records = alike.records,
-                record = %alike.example,
-                error = %words(alike.cause),
-                "no more retries here, releasing"
-            ),
-            Self::Parking(alike) => tracing::info!(
-                connector,
-                records = alike.records,
-                record = %alike.example,
-                error = %words(alike.cause),
-                "records keep failing while others do not, parking them"
-            ),
+            Self::Releasing(alike) => {
+                let (trace_id, span_id) = log_ids(alike.trace);
+                tracing::warn!(
+                    connector,
+                    records = alike.records,
+                    record = %alike.example,
+                    error = %words(alike.cause),
+                    trace_id,
+                    span_id,
+                    "no more retries here, releasing"
+                );
+            }
+            Self::Parking(alike) => {
+                let (trace_id, span_id) = log_ids(alike.trace);
+                tracing::info!(
+                    connector,
+                    records = alike.records,
+                    record = %alike.example,
+                    error = %words(alike.cause),
+                    trace_id,
+                    span_id,
+                    "records keep failing while others do not, parking them"
+                );
+            }
             Self::LettersFail { cause } => tracing::warn!(
                 connector, error = %words(cause),
                 "records cannot be put aside or parked, and wait for it"
@@ -81,6 +94,49 @@ impl Notice {
                 "records on their last delivery attempt went down with an actor; they stay locked \
                  until the worker stops, and the broker archives them then"
             ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::testing::{listen, partition};
+
+    #[test]
+    fn a_line_that_names_a_traced_record_says_where_in_its_trace() {
+        let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let alike = |trace| Alike {
+            records: 1,
+            example: RecordId {
+                partition: partition("orders", 0),
+                offset: 7,
+            },
+            cause: "busy".into(),
+            trace,
+        };
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&lines);
+        let _listening = listen(move |_, line| heard.lock().push(line.to_owned()));
+        let tell = |notice: Notice| notice.log("sink", ErrorLog::default());
+        let ids = format!(
+            "trace_id={:?} span_id={:?}",
+            &parent[3..35],
+            &parent[36..52]
+        );
+        for trace in [TraceContext::parse(parent), None] {
+            tell(Notice::Releasing(alike(trace)));
+            tell(Notice::Parking(alike(trace)));
+            let lines = std::mem::take(&mut *lines.lock());
+            assert_eq!(lines.len(), 2);
+            for line in lines {
+                assert_eq!(line.contains(&ids), trace.is_some(), "{line}");
+                assert_eq!(line.contains("span_id"), trace.is_some(), "{line}");
+            }
         }
     }
 }

@@ -60,6 +60,7 @@ impl Books {
         effects: &mut Effects,
     ) {
         let (record, holds) = (&put.chunk[place], put.chunk.holds());
+        let trace = self.trace_context(entry(record));
         self.park(put.lease, record, holds, effects);
         match effects.notices.last_mut() {
             Some(Notice::Parking(alike)) => alike.records += 1,
@@ -67,6 +68,7 @@ impl Books {
                 records: 1,
                 example: record.id(),
                 cause: cause.clone(),
+                trace,
             })),
         }
     }
@@ -105,6 +107,7 @@ impl Books {
             records: pinning.len(),
             example: first.id(),
             cause: PINNING.into(),
+            trace: self.trace_context(entry(first)),
         }));
         for work in &pinning {
             for record in &work.records {

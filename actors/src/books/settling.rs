@@ -14,6 +14,7 @@ use super::{
 use crate::chunk::{Chunk, Holds};
 use crate::ledger::{Aside, Entry, Step};
 use crate::life::{self, Event};
+use crate::messages::RecordFailed;
 use crate::outcome::{Cause, Rejection, Stage};
 use crate::ports::dead_letter::DeadLetter;
 use crate::ports::source::Settlement;
@@ -202,7 +203,11 @@ impl Books {
             }
             Rejected::Fatal => {
                 self.enter_step(entry, life::Step::Hold);
-                effects.failure = Some((record, rejection));
+                effects.failure = Some(RecordFailed {
+                    record,
+                    rejection,
+                    trace: self.trace_context(entry),
+                });
             }
         }
     }
@@ -353,6 +358,7 @@ impl Books {
                 records: places.len(),
                 example: put.chunk[*first].id(),
                 cause: cause.clone(),
+                trace: self.trace_context(entry(&put.chunk[*first])),
             }));
         }
         let released = put.entries(places);

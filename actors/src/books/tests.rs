@@ -106,6 +106,7 @@ fn a_retry_past_its_time_is_released() {
         records: 2,
         example: put.chunk[0].id(),
         cause: "busy".into(),
+        trace: None,
     };
     assert_eq!(effects.notices, [Notice::Releasing(told)]);
 }
@@ -225,7 +226,8 @@ fn without_tolerance_a_rejected_record_is_held_and_named() {
     let outcomes = vec![(0, Outcome::Reject(rejection.clone()))];
     let effects = books.outcomes(put.lease, outcomes, Instant::now());
     assert!(effects.settle.is_empty());
-    let (id, cause) = effects.failure.unwrap();
+    let failed = effects.failure.unwrap();
+    let (id, cause) = (failed.record, failed.rejection);
     assert_eq!((id.to_string().as_str(), cause), ("orders-0@0", rejection));
     assert_eq!(books.ledger().held(), 1);
 }

@@ -247,6 +247,7 @@ impl Ledger {
                 offset,
             },
             delivery_count,
+            trace: None,
         })
     }
 

@@ -20,6 +20,7 @@ use crate::mailbox::Mailbox;
 use crate::messages::{CloseTask, Drain, Drained, EnteredAll};
 use crate::outlet::Outlet;
 use crate::ports::source::Settlement;
+use crate::trace_context::log_ids;
 
 /// How often it is looked whether all has come, and is settled.
 pub(super) const LOOK: Duration = Duration::from_millis(5);
@@ -77,12 +78,18 @@ impl Supervisor {
 
     /// While there is still time to mend the sink.
     fn warn_of_last_attempts(&self, left: Duration) {
-        let last = self.books.lock().on_last_attempt();
+        let (last, trace) = {
+            let books = self.books.lock();
+            let last = books.on_last_attempt();
+            let trace = last.first().and_then(|record| books.trace_at(record));
+            (last, trace)
+        };
         let Some(record) = last.first() else {
             return;
         };
+        let (trace_id, span_id) = log_ids(trace);
         tracing::warn!(
-            connector = %self.connector, records = last.len(), %record, ?left,
+            connector = %self.connector, records = last.len(), %record, ?left, trace_id, span_id,
             "draining with records on their last delivery attempt; the broker archives those that \
              are not delivered in time"
         );
@@ -246,12 +253,14 @@ impl Closing {
                 .filter(|range| range.settlement == Settlement::Release)
                 .map(|range| (range.last_offset - range.first_offset + 1) as u64)
                 .sum();
-            shut_out = kept;
+            let traced = kept.into_iter().map(|it| (books.trace_at(&it), it));
+            shut_out = traced.collect();
             effects
         });
-        for record in &shut_out {
+        for (trace, record) in &shut_out {
+            let (trace_id, span_id) = log_ids(*trace);
             tracing::error!(
-                connector = %self.outlet.connector, %record,
+                connector = %self.outlet.connector, %record, trace_id, span_id,
                 "record on its last delivery attempt is undelivered; the broker archives it now, \
                  unless share.delivery.count.limit of the group was raised"
             );

@@ -12,6 +12,7 @@ use crate::books::PutEnd;
 use crate::live_view::TaskState;
 use crate::outcome::{Rejection, Stage};
 use crate::retry::RetryPolicy;
+use crate::trace_context::log_ids;
 
 /// More deaths of tasks than this, one within [`CALM`] after the other, and
 /// the next ones are replaced with a delay: something dies at once each time.
@@ -97,10 +98,16 @@ impl Supervisor {
 
     fn blame_record(&self, place: usize, stage: Stage) {
         let rejection = Rejection::new(stage, "the converter hung or died over it, twice");
-        let record = self.books.lock().intake().blame(place, rejection);
-        if let Some(record) = record {
+        let blamed = {
+            let mut books = self.books.lock();
+            let record = books.intake().blame(place, rejection);
+            record.map(|it| (books.trace_at(&it), it))
+        };
+        if let Some((trace, record)) = blamed {
+            let (trace_id, span_id) = log_ids(trace);
             tracing::error!(
-                connector = %self.connector, %record, %stage, "the converter was lost over a record"
+                connector = %self.connector, %record, %stage, trace_id, span_id,
+                "the converter was lost over a record"
             );
         }
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::super::tests::{batch, books};
-use super::super::{Effects, FlushEnd, Put, PutEnd, Tolerance};
+use super::super::{Effects, FlushEnd, Notice, Put, PutEnd, Tolerance};
 use super::*;
 use crate::chunk::Holds;
 use crate::life::{End, FinishedLife};
@@ -16,6 +16,7 @@ use crate::ports::sink::SinkError;
 use crate::ports::source::{Answer, AnsweredRange, LostRange, Settlement};
 use crate::record::{Parked, RawHeader, RecordId};
 use crate::sampling::{Sampling, TraceIds};
+use crate::terms::Terms;
 use crate::testing::{FakeTracer, partition, record};
 use crate::trace_context::TRACEPARENT;
 
@@ -34,7 +35,11 @@ struct Traced {
 
 impl Traced {
     fn by(sampling: Sampling) -> Self {
-        let (mut books, tracer) = (books(None, Tolerance::All), FakeTracer::new(sampling));
+        Self::of(books(None, Tolerance::All), sampling)
+    }
+
+    fn of(mut books: Books, sampling: Sampling) -> Self {
+        let tracer = FakeTracer::new(sampling);
         books.trace_by(tracer.clone());
         Self { books, tracer }
     }
@@ -344,6 +349,29 @@ fn a_record_that_cannot_be_converted_is_traced() {
     books.settling(&effects.settle);
     traced.answer(&effects, &Answer::Confirmed, batch.acquired_at);
     assert_eq!(traced.told(), [(0, Choice::Failed, "rejected")]);
+}
+
+#[test]
+fn what_is_logged_of_a_record_says_where_it_is_in_its_trace() {
+    let no_time = Some(Duration::ZERO);
+    let sampling = Sampling::ratio(0.0);
+    let mut traced = Traced::of(books(no_time, Tolerance::None), sampling);
+    let id = |place| TraceIds::of(&partition("orders", 0)).id(place);
+    let batch = batch(0..3, 3);
+    let put = traced.deliver(&batch);
+    put.report.retry(0, "busy");
+    put.report.reject(1, "too large");
+    let effects = traced.end(&put, PutEnd::Abandoned, batch.acquired_at);
+    let Some(Notice::Releasing(alike)) = effects.notices.first() else {
+        panic!("{effects:?}");
+    };
+    assert_eq!(alike.trace.map(|it| it.trace_id), Some(id(0)));
+    let failure = effects.failure.unwrap().trace;
+    assert_eq!(failure.map(|it| it.trace_id), Some(id(1)));
+    traced.books.set_terms(Terms::new(3, 2000));
+    let near = traced.books.near_limit().unwrap();
+    assert_eq!(near.trace, traced.books.trace_at(&near.example));
+    assert!(near.trace.is_some());
 }
 
 #[test]
