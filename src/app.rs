@@ -232,6 +232,7 @@ pub(crate) async fn run_until<T>(
     let told = Told {
         view: Arc::clone(&view),
         loggers,
+        traces: traces.clone(),
     };
     let rest = serve(server, Arc::clone(&worker), told, &manager, runtime);
     push.observe(move || rest.worker_sight());
@@ -283,6 +284,7 @@ fn start_exports(worker: &WorkerConfig, runtime: &Runtime) -> Result<(Traces, Pu
 struct Told {
     view: Arc<LiveView>,
     loggers: Loggers,
+    traces: Traces,
 }
 
 /// REST and metrics, on the I/O threads.
@@ -309,7 +311,8 @@ fn serve(
         checks: plugins(),
         loggers: told.loggers,
         worker_id: worker_id(addresses.first()).into(),
-        traces: manager.trace_figures(),
+        traces: Arc::clone(told.traces.figures()),
+        requests: told.traces.requests(),
     };
     server.serve(&rest, runtime.handle());
     rest

@@ -304,7 +304,8 @@ fn make_room<T>(list: &mut Vec<T>) -> usize {
 }
 
 /// Of a span, in whichever trace.
-pub(crate) fn new_span_id() -> u64 {
+#[must_use]
+pub fn new_span_id() -> u64 {
     fastrand::u64(1..)
 }
 

@@ -18,7 +18,7 @@ use super::start::{ClusterId, Ground};
 use crate::config::connector::ConnectorConfig;
 use crate::plugins;
 use crate::telemetry::make::Make;
-use crate::telemetry::traces::{TraceFigures, Traces};
+use crate::telemetry::traces::Traces;
 
 /// Orders that may wait for a keeper, which may be draining.
 const ORDERS: usize = 16;
@@ -123,11 +123,6 @@ impl Manager {
     #[must_use]
     pub fn cluster_id(&self) -> Option<String> {
         self.ground.cluster_id.get()
-    }
-
-    #[must_use]
-    pub fn trace_figures(&self) -> Arc<TraceFigures> {
-        Arc::clone(self.ground.traces.figures())
     }
 
     /// Drains a connector's pipeline and starts another, in the background.

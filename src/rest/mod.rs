@@ -17,6 +17,7 @@ mod server;
 mod state;
 #[cfg(test)]
 mod tests;
+mod traced;
 
 pub use server::{BindError, Server};
 pub use state::{Connectors, Described, Rest};

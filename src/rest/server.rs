@@ -4,13 +4,14 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use axum::Router;
 use axum::extract::Request;
-use axum::middleware::{map_request, map_response};
+use axum::middleware::{from_fn_with_state, map_request, map_response};
 use axum::routing::{MethodRouter, get, post, put};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 
 use super::error::{no_changes, no_such_method, no_such_path, shaped};
 use super::state::Rest;
+use super::traced::traced;
 use super::{connectors, health, loggers, metrics, plugins, restart, root};
 use crate::config::listeners::Listener;
 
@@ -76,7 +77,8 @@ async fn bind(listener: &Listener) -> std::io::Result<TcpListener> {
 }
 
 pub(super) fn router(rest: Rest) -> Router {
-    let paths = connectors()
+    let tracer = rest.requests.clone();
+    let mut paths = connectors()
         .route("/", get(root::root))
         .route("/connector-plugins", get(plugins::list))
         .route("/connector-plugins/{plugin}/config", get(plugins::config))
@@ -96,6 +98,9 @@ pub(super) fn router(rest: Rest) -> Router {
         .method_not_allowed_fallback(no_such_method)
         .fallback(no_such_path)
         .with_state(rest);
+    if let Some(tracer) = tracer {
+        paths = paths.layer(from_fn_with_state(tracer, traced));
+    }
     // From outside: a layer of the paths' own comes when one is chosen already.
     Router::new()
         .fallback_service(paths)

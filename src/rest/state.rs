@@ -16,7 +16,7 @@ use crate::telemetry::make::Make;
 use crate::telemetry::process::ProcessFigures;
 use crate::telemetry::rates::Rates;
 use crate::telemetry::sight::{ConnectorSight, WorkerSight};
-use crate::telemetry::traces::TraceFigures;
+use crate::telemetry::traces::{RequestTracer, TraceFigures};
 
 /// Of a request's query; one may be repeated.
 pub(super) type Parameters = Vec<(String, String)>;
@@ -90,6 +90,8 @@ pub struct Rest {
     /// `host:port`, as Connect names its workers.
     pub worker_id: Arc<str>,
     pub traces: Arc<TraceFigures>,
+    /// If requests are traced.
+    pub requests: Option<Arc<dyn RequestTracer>>,
 }
 
 impl Rest {

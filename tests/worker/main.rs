@@ -56,4 +56,5 @@ mod span;
 mod stage;
 mod surfaces;
 mod traces;
+mod traces_late;
 mod transforms;

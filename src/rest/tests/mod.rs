@@ -6,6 +6,7 @@ mod plugins;
 mod reading;
 mod refusals;
 mod states;
+mod traced;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +41,7 @@ use crate::plugins::{Plugin, PluginType};
 use crate::telemetry::levels::Levels;
 use crate::telemetry::loggers::Loggers;
 use crate::telemetry::rates::Rates;
+use crate::telemetry::traces::RequestTracer;
 
 const GOOD: &str = "orders";
 const BAD: &str = "broken";
@@ -151,6 +153,10 @@ struct Setting {
 
 impl Setting {
     async fn new() -> Self {
+        Self::traced(None).await
+    }
+
+    async fn traced(requests: Option<Arc<dyn RequestTracer>>) -> Self {
         tokio::time::pause();
         let view = LiveView::new();
         view.fail(BAD, "topic x: no right to READ".into());
@@ -179,6 +185,7 @@ impl Setting {
             loggers: Loggers::new(Levels::new(LevelFilter::INFO, &[])),
             worker_id: "host:8083".into(),
             traces: Arc::default(),
+            requests,
         };
         Self {
             router: router(rest),

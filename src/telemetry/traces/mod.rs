@@ -7,6 +7,9 @@ mod figures;
 mod limit;
 #[cfg(feature = "otel")]
 mod outlet;
+mod request;
+#[cfg(feature = "otel")]
+mod request_span;
 #[cfg(feature = "otel")]
 mod spans;
 #[cfg(feature = "otel")]
@@ -14,4 +17,5 @@ mod tracer;
 mod worker;
 
 pub use figures::{TraceCounts, TraceFigures};
+pub use request::{RequestTracer, ServedRequest};
 pub use worker::{TracedConnector, Traces};

@@ -166,21 +166,32 @@ impl Spans {
         name: Cow<'static, str>,
         clock: Clock,
     ) -> SpanData {
-        SpanData {
-            span_context: span_context(context, state.clone(), false),
-            parent_span_id: SpanId::INVALID,
-            parent_span_is_remote: false,
-            span_kind: SpanKind::Internal,
-            name,
-            start_time: clock.time,
-            end_time: clock.time,
-            attributes: Vec::<KeyValue>::new(),
-            dropped_attributes_count: 0,
-            events: SpanEvents::default(),
-            links: SpanLinks::default(),
-            status: Status::Unset,
-            instrumentation_scope: self.scope.clone(),
-        }
+        empty(context, state, name, &self.scope, clock)
+    }
+}
+
+/// A span that says nothing yet.
+pub(super) fn empty(
+    context: TraceContext,
+    state: &TraceState,
+    name: Cow<'static, str>,
+    scope: &InstrumentationScope,
+    clock: Clock,
+) -> SpanData {
+    SpanData {
+        span_context: span_context(context, state.clone(), false),
+        parent_span_id: SpanId::INVALID,
+        parent_span_is_remote: false,
+        span_kind: SpanKind::Internal,
+        name,
+        start_time: clock.time,
+        end_time: clock.time,
+        attributes: Vec::<KeyValue>::new(),
+        dropped_attributes_count: 0,
+        events: SpanEvents::default(),
+        links: SpanLinks::default(),
+        status: Status::Unset,
+        instrumentation_scope: scope.clone(),
     }
 }
 
@@ -212,7 +223,7 @@ const fn settled(settlement: Settlement) -> &'static str {
     }
 }
 
-fn state(parent: Option<&Parent>) -> TraceState {
+pub(super) fn state(parent: Option<&Parent>) -> TraceState {
     let state = parent.and_then(|it| it.state.as_deref());
     let state = state.and_then(|it| std::str::from_utf8(it).ok());
     let state = state.and_then(|it| TraceState::from_str(it).ok());

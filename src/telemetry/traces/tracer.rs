@@ -15,9 +15,10 @@ use tokio_util::sync::CancellationToken;
 use super::attributes::Common;
 use super::limit::Limit;
 use super::outlet::Outlet;
+use super::request_span::OtlpRequests;
 use super::spans::{Clock, Spans};
 use super::worker::Tracing;
-use super::{TraceFigures, TracedConnector};
+use super::{RequestTracer, TraceFigures, TracedConnector};
 use crate::config::traces::TraceConfig;
 use crate::telemetry::otlp;
 
@@ -29,10 +30,11 @@ struct Limits {
 }
 
 #[derive(Debug)]
-struct Shared {
-    outlet: Outlet,
+pub(super) struct Shared {
+    pub(super) outlet: Outlet,
     limits: Mutex<Limits>,
-    sampling: Sampling,
+    pub(super) sampling: Sampling,
+    max_per_second: u32,
     figures: Arc<TraceFigures>,
 }
 
@@ -64,6 +66,7 @@ impl OtlpTracing {
                     others: limit(),
                 }),
                 sampling: config.sampling,
+                max_per_second: config.max_per_second,
                 figures: Arc::clone(figures),
             }),
             closing,
@@ -73,13 +76,20 @@ impl OtlpTracing {
 
 impl Tracing for OtlpTracing {
     fn tracer(&self, connector: &TracedConnector) -> Arc<dyn Tracer> {
-        let scope = InstrumentationScope::builder("sluice");
         Arc::new(OtlpTracer {
             shared: Arc::clone(&self.shared),
             spans: Spans {
                 common: Common::of(connector),
-                scope: scope.with_version(env!("CARGO_PKG_VERSION")).build(),
+                scope: scope(),
             },
+        })
+    }
+
+    fn requests(&self) -> Arc<dyn RequestTracer> {
+        Arc::new(OtlpRequests {
+            shared: Arc::clone(&self.shared),
+            scope: scope(),
+            limit: Mutex::new(Limit::new(self.shared.max_per_second)),
         })
     }
 
@@ -87,6 +97,11 @@ impl Tracing for OtlpTracing {
         self.closing.cancel();
         self.shared.outlet.shut_down(within);
     }
+}
+
+fn scope() -> InstrumentationScope {
+    let scope = InstrumentationScope::builder("sluice");
+    scope.with_version(env!("CARGO_PKG_VERSION")).build()
 }
 
 /// Of one connector.

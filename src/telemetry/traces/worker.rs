@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sluice_actors::ports::tracer::Tracer;
 
-use super::TraceFigures;
+use super::{RequestTracer, TraceFigures};
 use crate::config::traces::TraceConfig;
 use crate::telemetry::flush::flush;
 
@@ -25,6 +25,8 @@ pub struct TracedConnector {
 /// Makes tracers, and sends what they are told.
 pub(super) trait Tracing: Send + Sync {
     fn tracer(&self, connector: &TracedConnector) -> Arc<dyn Tracer>;
+
+    fn requests(&self) -> Arc<dyn RequestTracer>;
 
     /// Sends what waits, and takes no more. Blocks for so long at most.
     fn shut_down(&self, within: Duration);
@@ -59,6 +61,12 @@ impl Traces {
     pub fn tracer(&self, connector: &TracedConnector) -> Option<Arc<dyn Tracer>> {
         let tracing = self.tracing.as_ref()?;
         Some(tracing.tracer(connector))
+    }
+
+    /// For requests to the worker. `None`: nothing is traced.
+    #[must_use]
+    pub fn requests(&self) -> Option<Arc<dyn RequestTracer>> {
+        Some(self.tracing.as_ref()?.requests())
     }
 
     /// Sends what waits, within so long.
