@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use sluice_test_support::collector::Collector;
 use sluice_test_support::consume::read_topic;
 use sluice_test_support::produce::{NewRecord, ids, produce};
 use sluice_test_support::receiver::{Arrival, Receiver, Reply};
@@ -14,7 +15,7 @@ use crate::api::Api;
 use crate::history::{log, put_aside};
 use crate::secrets::{accepted, told};
 use crate::stage::{BINARY, Stage};
-use crate::surfaces::Surfaces;
+use crate::surfaces::{METRICS, SPANS, Surfaces};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const RECORDS: usize = 20;
@@ -27,6 +28,9 @@ const CONTENTS: [&str; 3] = [KEY, VALUE, HEADER];
 const PASSWORD: &str = "secret+pass/word";
 /// What an endpoint says beside what it repeats.
 const SAID: &str = "said-by-the-endpoint";
+
+/// What the collector knows the worker by.
+const COLLECTOR_KEY: &str = "x-api-key: known-to-the-collector";
 
 const JSON: &str = "org.apache.kafka.connect.json.JsonConverter";
 const INTEGER: &str = "org.apache.kafka.connect.converters.IntegerConverter";
@@ -104,12 +108,25 @@ fn to_letters(stage: &Stage) -> Value {
     })
 }
 
-fn worker(stage: &Stage, level: &str, connectors: &[(String, Value)]) -> Result<Worker> {
+/// All that it does is traced.
+fn worker(
+    stage: &Stage,
+    level: &str,
+    connectors: &[(String, Value)],
+    collector: &Collector,
+) -> Result<Worker> {
     let mut options = WorkerOptions::new(BINARY)
         .property("bootstrap.servers", stage.kafka.bootstrap_servers())
         .property("log.format", "json")
         .property("log.level", level)
-        .property("status.log.interval.ms", "50");
+        .property("status.log.interval.ms", "50")
+        .environment("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url())
+        .environment(
+            "OTEL_EXPORTER_OTLP_HEADERS",
+            &COLLECTOR_KEY.replace(": ", "="),
+        )
+        .environment("OTEL_TRACES_SAMPLER", "always_on")
+        .environment("OTEL_METRIC_EXPORT_INTERVAL", "500");
     for (name, connector) in connectors {
         options = options.connector(name, connector);
     }
@@ -146,7 +163,8 @@ async fn an_endpoint_that_repeats_the_record_makes_no_output_show_it() -> Result
         http("shut", &json!({})),
     ];
     let [quiet, failing, shut] = connectors.each_ref().map(|(name, _)| name.as_str());
-    let worker = worker(&stage, "trace", &connectors)?;
+    let collector = Collector::start().await?;
+    let worker = worker(&stage, "trace", &connectors, &collector)?;
     let api = Api::of(&worker).await?;
     told(&api, quiet, accepted(RECORDS - 1)).await?;
     told(&api, quiet, rejected(1)).await?;
@@ -158,18 +176,25 @@ async fn an_endpoint_that_repeats_the_record_makes_no_output_show_it() -> Result
     surfaces.add("a task that waits", waiting.to_string());
     worker.stop(MINUTE).await?;
     surfaces.printed(&worker)?;
+    surfaces.exported(&collector, COLLECTOR_KEY)?;
 
     surfaces.hide(&CONTENTS)?;
     surfaces.hide(&[SAID, PASSWORD])?;
     // It is said what there is, and how to see it.
     let status = format!("GET /connectors/{failing}/status");
-    let places = [status.as_str(), "a task that waits", "standard error"];
+    let places = [
+        status.as_str(),
+        "a task that waits",
+        "standard error",
+        SPANS,
+    ];
     for clue in [
         " bytes that errors.log.include.messages=true shows",
         "answered 40",
     ] {
         surfaces.show(clue, &places)?;
     }
+    surfaces.show(failing, &[SPANS, METRICS])?;
     // Where the record itself goes, so does what was said of it.
     let letters = causes_of_letters(&stage).await?;
     ensure!(letters.len() == 2, "{letters:?}");
@@ -192,13 +217,15 @@ async fn what_an_endpoint_repeats_is_logged_where_messages_are_wanted_but_no_sec
     settings["errors.log.include.messages"] = json!("true");
     let connectors = [http(&stage, &receiver, "open", &settings)];
     let name = &connectors[0].0;
-    let worker = worker(&stage, "debug", &connectors)?;
+    let collector = Collector::start().await?;
+    let worker = worker(&stage, "debug", &connectors, &collector)?;
     let api = Api::of(&worker).await?;
     told(&api, name, accepted(RECORDS - 1)).await?;
     told(&api, name, rejected(1)).await?;
     let mut surfaces = Surfaces::of(&worker, &[name], &[]).await?;
     worker.stop(MINUTE).await?;
     surfaces.printed(&worker)?;
+    surfaces.exported(&collector, COLLECTOR_KEY)?;
 
     surfaces.hide(&[PASSWORD])?;
     let log = log(&worker)?;
@@ -243,7 +270,8 @@ async fn what_cannot_be_converted_is_shown_by_no_output() -> Result<()> {
     let put_aside: Vec<_> = kinds.iter().map(tolerant).collect();
     let fail: Vec<_> = kinds.iter().map(strict).collect();
     let all = [&put_aside[..], &fail].concat();
-    let worker = worker(&stage, "trace", &all)?;
+    let collector = Collector::start().await?;
+    let worker = worker(&stage, "trace", &all, &collector)?;
     let api = Api::of(&worker).await?;
     for (name, _) in &put_aside {
         told(&api, name, rejected(RECORDS)).await?;
@@ -255,6 +283,7 @@ async fn what_cannot_be_converted_is_shown_by_no_output() -> Result<()> {
     let mut surfaces = Surfaces::of(&worker, &names, &[]).await?;
     worker.stop(MINUTE).await?;
     surfaces.printed(&worker)?;
+    surfaces.exported(&collector, COLLECTOR_KEY)?;
 
     surfaces.hide(&CONTENTS)?;
     for stage in [
@@ -263,7 +292,7 @@ async fn what_cannot_be_converted_is_shown_by_no_output() -> Result<()> {
         "HEADER_CONVERTER",
         "TRANSFORMATION",
     ] {
-        surfaces.show(stage, &["standard error", "sluice status"])?;
+        surfaces.show(stage, &["standard error", "sluice status", SPANS])?;
     }
     Ok(())
 }

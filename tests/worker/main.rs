@@ -24,6 +24,7 @@ mod history;
 mod http;
 mod kafka_sink;
 mod last_attempt;
+mod life;
 mod load;
 mod log_lines;
 mod logins;

@@ -1,89 +1,133 @@
 //! Metrics pushed by OTLP are those that Prometheus gets.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use reqwest::Method;
 use serde_json::Value;
-use sluice_test_support::collector::{Collector, Series};
+use sluice_test_support::collector::Collector;
+use sluice_test_support::otlp::Series;
 use sluice_test_support::produce::{json_records, produce};
 use sluice_test_support::wait::eventually;
 use sluice_test_support::worker::Worker;
 
 use crate::api::Api;
-use crate::stage::Stage;
+use crate::stage::{Stage, wait_for_status};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const RECORDS: usize = 500;
 const ACCEPTED: &str = "kafka_connect_sink_task_sink_record_acknowledge_total";
 
-/// Series as `name{label="value",...}`, the labels in order.
-fn as_text(series: &Series) -> String {
-    let labels = series.attributes.iter();
-    let labels: Vec<_> = labels
-        .map(|(name, value)| format!("{name}={value:?}"))
-        .collect();
-    format!("{}{{{}}}", series.name, labels.join(","))
+/// The count of accepted records of a connector.
+pub fn accepted_in<'a>(pushed: &'a [Series], connector: &str) -> Option<&'a Series> {
+    let is_it = |it: &&Series| it.name == ACCEPTED && it.attributes["connector"] == connector;
+    pushed.iter().find(is_it)
 }
 
-/// The series that `/metrics` has now, in the same form.
-async fn scraped(api: &Api) -> Result<BTreeSet<String>> {
+/// Values by series, as `name{label="value",...}`, the labels in order.
+type Values = BTreeMap<String, f64>;
+
+fn pushed(collector: &Collector) -> Values {
+    let series = collector.metrics().into_iter().map(|series| {
+        let labels = series.attributes.iter();
+        let labels: Vec<_> = labels
+            .map(|(name, value)| format!("{name}={value:?}"))
+            .collect();
+        (
+            format!("{}{{{}}}", series.name, labels.join(",")),
+            series.value,
+        )
+    });
+    series.collect()
+}
+
+/// What `/metrics` has now, in the same form.
+async fn scraped(api: &Api) -> Result<Values> {
     let (_, text) = api.text(Method::GET, "/metrics").await?;
     let lines = text.lines().filter(|line| !line.starts_with('#'));
-    let series = lines.filter_map(|line| {
-        let (series, _) = line.rsplit_once(' ')?;
+    let values = lines.map(|line| {
+        let (series, value) = line.rsplit_once(' ').context("no value")?;
         let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
         let mut labels: Vec<_> = labels.trim_end_matches('}').split(',').collect();
         labels.sort_unstable();
-        Some(format!("{name}{{{}}}", labels.join(",")))
+        Ok((format!("{name}{{{}}}", labels.join(",")), value.parse()?))
     });
-    Ok(series.collect())
+    values.collect()
 }
 
-async fn wait_for_accepted(collector: &Collector, count: usize) -> Result<Series> {
-    eventually("the collector has the count", MINUTE, async || {
-        let pushed = collector.metrics();
-        let accepted = pushed.iter().find(|it| it.name == ACCEPTED);
-        let accepted = accepted.filter(|it| it.value as usize == count);
-        ensure!(accepted.is_some(), "{} series", pushed.len());
-        Ok(accepted.cloned())
-    })
-    .await?
-    .ok_or_else(|| anyhow::anyhow!("gone"))
+/// What stands still in a worker that has nothing to do: counts of records.
+fn totals(values: &Values) -> Values {
+    let is_total = |series: &str| {
+        let name = series.split('{').next().unwrap_or_default();
+        name.starts_with("kafka_connect_") && name.ends_with("_total")
+    };
+    let totals = values.iter().filter(|(series, _)| is_total(series));
+    totals
+        .map(|(series, value)| (series.clone(), *value))
+        .collect()
+}
+
+/// A worker with one connector that pushes so often.
+fn pushing(stage: &Stage, collector: &Collector, interval_ms: &str) -> Result<Worker> {
+    let options = stage
+        .worker_options(&stage.to_null(2))
+        .environment("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", &collector.url())
+        .environment("OTEL_METRIC_EXPORT_INTERVAL", interval_ms)
+        .environment("OTEL_SERVICE_NAME", "audit");
+    Worker::start(&options)
+}
+
+async fn deliver(stage: &Stage, worker: &Worker) -> Result<()> {
+    let servers = stage.kafka.bootstrap_servers();
+    produce(servers, &stage.name, json_records(RECORDS, 2, 100)).await?;
+    let all = |status: &Value| status["accepted"] == RECORDS && status["in_flight"] == 0;
+    wait_for_status(worker, "all are accepted", MINUTE, all).await?;
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_pushed_is_what_prometheus_gets() -> Result<()> {
     let stage = Stage::set("pushed", 2).await?;
     let collector = Collector::start().await?;
-    let options = stage
-        .worker_options(&stage.to_null(2))
-        .environment("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", &collector.url())
-        .environment("OTEL_METRIC_EXPORT_INTERVAL", "300")
-        .environment("OTEL_SERVICE_NAME", "audit");
-    let worker = Worker::start(&options)?;
+    let worker = pushing(&stage, &collector, "300")?;
     let api = Api::of(&worker).await?;
-    let servers = stage.kafka.bootstrap_servers();
-    produce(servers, &stage.name, json_records(RECORDS, 2, 100)).await?;
-    let accepted = wait_for_accepted(&collector, RECORDS).await?;
-    assert_eq!(accepted.service, "audit");
-    assert_eq!(accepted.attributes["connector"], stage.name);
-    assert!(accepted.is_total, "{accepted:?}");
-
-    // Some come and go with what the worker does.
-    eventually("both have the same series", MINUTE, async || {
-        let pushed: BTreeSet<String> = collector.metrics().iter().map(as_text).collect();
-        let scraped = scraped(&api).await?;
-        let differ: Vec<_> = pushed.symmetric_difference(&scraped).collect();
+    deliver(&stage, &worker).await?;
+    // Some series come and go with what the worker does, gauges go up and down.
+    let both = eventually("both have the same", MINUTE, async || {
+        let (pushed, scraped) = (pushed(&collector), scraped(&api).await?);
+        let names = |values: &Values| values.keys().cloned().collect::<BTreeSet<_>>();
+        let (pushes, scrapes) = (names(&pushed), names(&scraped));
+        let differ: Vec<_> = pushes.symmetric_difference(&scrapes).collect();
         ensure!(pushed.len() > 100 && differ.is_empty(), "{differ:#?}");
-        Ok::<_, anyhow::Error>(())
+        let (pushed, scraped) = (totals(&pushed), totals(&scraped));
+        ensure!(pushed == scraped, "{pushed:#?}\n{scraped:#?}");
+        Ok(pushed)
     })
     .await?;
+    assert!(both.len() > 5, "{both:#?}");
+    let metrics = collector.metrics();
+    let accepted = accepted_in(&metrics, &stage.name).context("not counted")?;
+    assert_eq!(accepted.value as usize, RECORDS);
+    assert_eq!(accepted.service, "audit");
+    assert!(accepted.is_total, "{accepted:?}");
     assert!(collector.spans().is_empty(), "nobody asked for traces");
-    let before = collector.pushes();
     assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
-    assert!(collector.pushes() > before, "the last counts are pushed");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_counts_are_pushed_when_the_worker_stops() -> Result<()> {
+    let stage = Stage::set("pushed-last", 2).await?;
+    let collector = Collector::start().await?;
+    let worker = pushing(&stage, &collector, "86400000")?;
+    deliver(&stage, &worker).await?;
+    assert_eq!(collector.pushes(), 0);
+    assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
+    assert_eq!(collector.pushes(), 1);
+    let metrics = collector.metrics();
+    let accepted = accepted_in(&metrics, &stage.name).context("not counted")?;
+    assert_eq!(accepted.value as usize, RECORDS);
     Ok(())
 }
 

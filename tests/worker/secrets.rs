@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
+use sluice_test_support::collector::Collector;
 use sluice_test_support::consume::read_topic;
 use sluice_test_support::produce::{json_records, produce};
 use sluice_test_support::receiver::{Arrival, Receiver, Reply};
@@ -13,7 +14,7 @@ use sluice_test_support::worker::{Worker, WorkerOptions};
 
 use crate::api::Api;
 use crate::stage::{BINARY, Stage};
-use crate::surfaces::{Surfaces, VALIDATE};
+use crate::surfaces::{METRICS, SPANS, Surfaces, VALIDATE};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const RECORDS: usize = 50;
@@ -44,6 +45,9 @@ const HTTP_SECRETS: [&str; 8] = [
 /// client.
 const SAID: &str = "said-by-the-endpoint";
 const CLIENT: &str = "no-secret & shown";
+
+/// What the collector knows the worker by; shown to nobody else.
+const COLLECTOR_KEY: &str = "hush/collector key 8";
 
 const LETTERS: &str = "headers of dead letters";
 const PARKED: &str = "headers of parked records";
@@ -210,6 +214,7 @@ async fn an_endpoint_that_repeats_what_it_got_makes_no_output_show_a_secret() ->
     .await?;
     let receiver = Receiver::start(talkative).await?;
     let hooks = hooks(&stage, &receiver);
+    let collector = Collector::start().await?;
     // The same from the environment: as a value, and in a file.
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("url");
@@ -227,6 +232,13 @@ async fn an_endpoint_that_repeats_what_it_got_makes_no_output_show_a_secret() ->
         ("SLUICE_SINK_HOOK_HTTP_AUTHORIZATION_TYPE", "basic"),
         ("SLUICE_SINK_HOOK_CONNECTION_USER", "alice"),
         ("SLUICE_SINK_HOOK_CONNECTION_PASSWORD", PASSWORD),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url()),
+        (
+            "OTEL_EXPORTER_OTLP_HEADERS",
+            "x-api-key=hush%2Fcollector%20key%208",
+        ),
+        ("OTEL_TRACES_SAMPLER", "always_on"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "500"),
     ];
     let mut options = WorkerOptions::new(BINARY)
         .property("bootstrap.servers", stage.kafka.bootstrap_servers())
@@ -258,12 +270,14 @@ async fn an_endpoint_that_repeats_what_it_got_makes_no_output_show_a_secret() ->
     surfaces.add("a task that waits", waiting.to_string());
     worker.stop(MINUTE).await?;
     surfaces.printed(&worker)?;
+    surfaces.exported(&collector, &format!("x-api-key: {COLLECTOR_KEY}"))?;
     surfaces.add(LETTERS, headers_in(&stage, &letters_of(&stage)).await?);
     let parked = format!("share-{lot}-parked");
     surfaces.add(PARKED, headers_in(&stage, &parked).await?);
     every_secret_was_sent(&receiver)?;
 
     surfaces.hide(&HTTP_SECRETS)?;
+    surfaces.hide(&[COLLECTOR_KEY])?;
     let of = |name: &str, end: &str| format!("GET /connectors/{name}{end}");
     let shown = receiver.url("/[hidden]");
     for name in all {
@@ -278,6 +292,8 @@ async fn an_endpoint_that_repeats_what_it_got_makes_no_output_show_a_secret() ->
                 "GET /health",
                 "sluice status",
                 "standard error",
+                SPANS,
+                METRICS,
             ],
         )?;
     }
@@ -289,6 +305,7 @@ async fn an_endpoint_that_repeats_what_it_got_makes_no_output_show_a_secret() ->
         "a task that waits",
         "sluice status --json",
         "standard error",
+        SPANS,
         LETTERS,
     ];
     surfaces.show(SAID, &places)

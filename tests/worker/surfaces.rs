@@ -11,6 +11,7 @@ use base64::alphabet::{Alphabet, STANDARD, URL_SAFE};
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
+use sluice_test_support::collector::Collector;
 use sluice_test_support::worker::Worker;
 
 use crate::api::Api;
@@ -42,6 +43,10 @@ const PATHS_OF_A_CONNECTOR: [&str; 7] = [
 ];
 
 pub const VALIDATE: &str = "PUT /connector-plugins/.../validate";
+/// Names, attributes, events, status texts and resources of spans.
+pub const SPANS: &str = "spans";
+/// Names, descriptions, attributes and resources of metrics.
+pub const METRICS: &str = "pushed metrics";
 
 /// What is shorter is in every other text of base64.
 const LEAST: usize = 6;
@@ -89,6 +94,18 @@ impl Surfaces {
     pub fn printed(&mut self, worker: &Worker) -> Result<()> {
         self.add("standard output", worker.stdout()?);
         self.add("standard error", worker.stderr()?);
+        Ok(())
+    }
+
+    /// What it has exported so far: once it has ended, all of it. Only the
+    /// collector's own key goes with it, as a header.
+    pub fn exported(&mut self, collector: &Collector, key: &str) -> Result<()> {
+        self.add(SPANS, collector.text_of_traces());
+        self.add(METRICS, collector.text_of_metrics());
+        let (keys, others): (Vec<_>, Vec<_>) =
+            collector.headers().into_iter().partition(|it| it == key);
+        ensure!(!keys.is_empty(), "nothing came with {key}: {others:?}");
+        self.add("headers of exports", others.join("\n"));
         Ok(())
     }
 

@@ -6,6 +6,7 @@ pub mod counting;
 pub mod java;
 pub mod kafka;
 mod node;
+pub mod otlp;
 pub mod process;
 pub mod produce;
 pub mod proxy;
