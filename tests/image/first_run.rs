@@ -21,13 +21,18 @@ use sluice_test_support::worker_log::{log, seconds_between};
 use crate::containers::{Container, Image};
 
 const RECORDS: usize = 4000;
+/// For one start.
+const FEW: usize = 40;
 const PARTITIONS: i32 = 4;
 const MINUTE: Duration = Duration::from_secs(60);
 /// What one record takes until the first stop, so that some are open then and
 /// most have not come, on however slow a machine.
 const LATENCY: Duration = Duration::from_millis(100);
-/// Of a goal of 1 s, on a machine that others keep busy.
-const FIRST_DELIVERY_WITHIN: f64 = 3.0;
+/// The goal from joining to the first delivery, in seconds: for the median of
+/// several starts, as others may keep the machine busy during one of them.
+const FIRST_DELIVERY_WITHIN: f64 = 1.0;
+const ONE_FIRST_DELIVERY_WITHIN: f64 = 10.0;
+const STARTS: usize = 5;
 
 const STRING: &str = "org.apache.kafka.connect.storage.StringConverter";
 
@@ -114,8 +119,6 @@ async fn variables_alone_make_it_deliver_and_a_stop_drains_it() -> Result<()> {
     second.stop("60")?;
     let ended = second.worker.wait_for_exit(MINUTE).await?;
     assert_eq!(ended.code(), Some(0), "{}", second.worker.output()?);
-    // The first one had to wait for what a new cluster sets up.
-    tell_first_delivery(&log(&second.worker)?)?;
     // A record that was open at the signal and not drained would have come again.
     delivered(&receiver).exactly_once(ids(RECORDS))
 }
@@ -175,26 +178,54 @@ async fn tells_what_keda_scales_by(url: &str, connector: &str) -> Result<()> {
     .await
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn from_joining_to_the_first_delivery_is_less_than_a_second() -> Result<()> {
+    let image = Image::load()?;
+    let kafka = Kafka::shared().await?;
+    let admin = kafka.admin().await?;
+    let topic = unique_name("first");
+    admin.create_topic(&topic, PARTITIONS).await?;
+    let receiver = Receiver::start(|_| Reply::ok()).await?;
+    let port = free_port()?.local_addr()?.port();
+    let variables = variables(kafka, &topic, &receiver, port);
+    let mut times = Vec::new();
+    // The very first one has to wait for what a new cluster sets up.
+    for start in 0..=STARTS {
+        let records = json_records(FEW, PARTITIONS, 100);
+        produce(kafka.bootstrap_servers(), &topic, records).await?;
+        let container = image.start(&format!("{topic}-{start}"), &variables)?;
+        eventually("all are delivered", MINUTE, async || {
+            let count = receiver.count();
+            ensure!(count >= FEW * (start + 1), "{count}");
+            Ok::<_, anyhow::Error>(())
+        })
+        .await?;
+        container.stop("60")?;
+        container.worker.wait_for_exit(MINUTE).await?;
+        times.push(seconds_to_first_delivery(&log(&container.worker)?)?);
+    }
+    let mut times = times.split_off(1);
+    times.sort_by(f64::total_cmp);
+    let (median, longest) = (times[STARTS / 2], times[STARTS - 1]);
+    eprintln!(
+        "{:.0} ms from joining to the first delivery, the median of {times:?} s",
+        median * 1000.0
+    );
+    assert!(median < FIRST_DELIVERY_WITHIN, "{times:?}");
+    assert!(longest < ONE_FIRST_DELIVERY_WITHIN, "{times:?}");
+    Ok(())
+}
+
 /// From the broker's answer to the join to the first record that is delivered
 /// and confirmed.
-fn tell_first_delivery(log: &[Value]) -> Result<()> {
+fn seconds_to_first_delivery(log: &[Value]) -> Result<f64> {
     let find = |wanted: &dyn Fn(&Value) -> bool| log.iter().find(|line| wanted(line));
     let joined = find(&|line| line["message"] == "joined the share group");
     let accepted = find(&|line| line["accepted"].as_u64().is_some_and(|it| it > 0));
-    let (joined, accepted) = (
+    seconds_between(
         joined.context("it has not joined")?,
         accepted.context("no status")?,
-    );
-    let seconds = seconds_between(joined, accepted)?;
-    eprintln!(
-        "{:.0} ms from joining to the first delivery",
-        seconds * 1000.0
-    );
-    assert!(
-        seconds < FIRST_DELIVERY_WITHIN,
-        "{seconds} s to the first delivery"
-    );
-    Ok(())
+    )
 }
 
 #[test]
