@@ -113,6 +113,19 @@ async fn no_alert_fires_over_a_worker_that_is_well_and_the_right_ones_over_one_t
     wait_for_alert(&prometheus, "SluiceNoWorker", "").await
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn prometheus_starts_with_the_files_of_compose_and_looks_at_every_rule() -> Result<()> {
+    let rules = deployed("prometheus/alerts.yml")?;
+    let rules = rules.matches("- alert: ").count();
+    let prometheus = Prometheus::as_deployed()?;
+    eventually("all rules are looked at", MINUTE, async || {
+        let evaluated = prometheus.evaluated_rules().await?;
+        ensure!(evaluated == rules, "{evaluated} of {rules}");
+        Ok(())
+    })
+    .await
+}
+
 /// Every query of the dashboard is sound, and those that must tell something
 /// of a healthy worker do.
 async fn check_dashboard(prometheus: &Prometheus) -> Result<()> {

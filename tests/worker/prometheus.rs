@@ -63,9 +63,19 @@ impl Prometheus {
         let file = folder.path().join("prometheus.yml");
         std::fs::write(&file, config)?;
         std::fs::write(folder.path().join(RULES), rules)?;
+        Self::with_config(&file, folder)
+    }
+
+    /// One that is started with the file of `deploy/`, as compose does.
+    pub fn as_deployed() -> Result<Self> {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/prometheus/prometheus.yml");
+        Self::with_config(&file, tempfile::tempdir()?)
+    }
+
+    fn with_config(file: &Path, folder: TempDir) -> Result<Self> {
         // Free a moment ago; whoever takes it in between shows in the log.
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let process = spawn(&file, folder.path(), port)?;
+        let process = spawn(file, folder.path(), port)?;
         Ok(Self {
             _process: process,
             _folder: folder,
