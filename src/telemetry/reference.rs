@@ -14,8 +14,10 @@ Where Kafka Connect has a metric, it has Connect's name, with the prefix that JM
 a share group tells (acquired, acknowledged, released, rejected) belongs to the worker's member of the
 group, which all tasks of a connector share, and so has no task. Counters of a connector begin at zero when
 it is restarted. Connect's `partition-count`, `offset-commit-*` and `offset-seq-number` mean nothing to a
-share group and are not there, nor are those of rebalances, which do not happen. What is not known (yet) has no
-sample. Classes and versions are the same for all tasks of a connector, and have no task either.
+share group and are not there, nor are those of rebalances, which do not happen, nor
+`connector-paused-task-count` and `connector-destroyed-task-count`: REST pauses no task, and a task that is
+gone is listed no more, so both would always be 0. In sums over states, give those `or vector(0)`. What is not
+known (yet) has no sample. Classes and versions are the same for all tasks of a connector, and have no task either.
 ";
 
 /// Prints everything in Markdown.

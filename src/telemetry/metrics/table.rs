@@ -46,9 +46,15 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_in_share_mode_is_not_there() {
+    fn what_means_nothing_here_is_not_there() {
         for metric in all() {
-            for gone in ["partition-count", "offset-commit", "offset-seq"] {
+            for gone in [
+                "partition-count",
+                "offset-commit",
+                "offset-seq",
+                "paused-task",
+                "destroyed-task",
+            ] {
                 assert!(!metric.name.contains(gone), "{}", metric.name);
             }
         }

@@ -127,22 +127,6 @@ pub(super) const WORKER: &[Metric] = &[
         "Tasks of the connector that are being restarted",
         Value::Connector(|it| Some(it.tasks_in(Status::Restarting) as f64)),
     ),
-    // Nothing pauses tasks, and none is kept in this state: for dashboards,
-    // whose sums would have no data without them.
-    metric(
-        Group::Worker,
-        Kind::Gauge,
-        "connector-paused-task-count",
-        "Tasks of the connector that an operator has paused; there are none",
-        Value::Connector(|_| Some(0.0)),
-    ),
-    metric(
-        Group::Worker,
-        Kind::Gauge,
-        "connector-destroyed-task-count",
-        "Tasks of the connector that are gone and still listed; there are none",
-        Value::Connector(|_| Some(0.0)),
-    ),
 ];
 
 /// Nothing as long as no start has ended.
