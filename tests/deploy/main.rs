@@ -6,14 +6,16 @@
     reason = "a test that cannot read its data has failed"
 )]
 
-use std::collections::BTreeMap;
+#[path = "../support/program.rs"]
+mod program;
+
 use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use sluice::app::{Worker, plugin_tables, plugins};
-use sluice::cli::{Exit, Surroundings, execute};
-use sluice::config::env::Environment;
+use sluice::cli::Exit;
+
+use self::program::{Program, Variables};
 
 const DRAIN: &str = "SLUICE_TASK_SHUTDOWN_GRACEFUL_TIMEOUT_MS";
 const PORT: u16 = 8083;
@@ -35,20 +37,9 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
 
 /// What `sluice` prints, and its exit code.
 fn sluice(arguments: &[&str], variables: Variables) -> (Exit, String) {
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let surroundings = Surroundings {
-        environment: Environment::of(variables),
-        plugins: plugins(),
-        plugin_list: sluice::plugins::all(),
-        plugin_tables: plugin_tables(),
-        out: &mut out,
-        err: &mut err,
-    };
-    let exit = execute([&["sluice"], arguments].concat(), surroundings, &Worker);
-    (exit, String::from_utf8([out, err].concat()).unwrap())
+    let said = Program::default().run(arguments, variables);
+    (said.exit, said.out + &said.err)
 }
-
-type Variables = BTreeMap<String, String>;
 
 fn variables(map: &Value) -> Variables {
     let entries = map.as_object().into_iter().flatten();

@@ -6,15 +6,18 @@
     reason = "a test that cannot read its data has failed"
 )]
 
+#[path = "../support/program.rs"]
+mod program;
 mod promql;
 mod watch;
 
 use std::fs;
 use std::path::Path;
 
-use sluice::app::{Worker, plugin_tables, plugins};
-use sluice::cli::{Exit, Surroundings, execute};
-use sluice::config::env::Environment;
+use sluice::app::plugin_tables;
+use sluice::cli::Exit;
+
+use self::program::{Program, Said, Variables};
 
 const REFERENCES: [(&str, &str); 2] = [
     ("configuration", "docs/reference/configuration.md"),
@@ -22,28 +25,8 @@ const REFERENCES: [(&str, &str); 2] = [
 ];
 const EXAMPLES: &str = "docs/examples";
 
-struct Said {
-    exit: Exit,
-    out: String,
-    err: String,
-}
-
 fn sluice(arguments: &[&str]) -> Said {
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let surroundings = Surroundings {
-        environment: Environment::default(),
-        plugins: plugins(),
-        plugin_list: sluice::plugins::all(),
-        plugin_tables: plugin_tables(),
-        out: &mut out,
-        err: &mut err,
-    };
-    let exit = execute([&["sluice"], arguments].concat(), surroundings, &Worker);
-    Said {
-        exit,
-        out: String::from_utf8(out).unwrap(),
-        err: String::from_utf8(err).unwrap(),
-    }
+    Program::default().run(arguments, Variables::new())
 }
 
 #[test]
