@@ -179,11 +179,32 @@ fn all_that_select_pods_select_those_of_the_deployment() {
     assert_eq!(&budget["spec"]["selector"]["matchLabels"], labels);
     let service = deploy("kubernetes/service.yaml");
     assert_eq!(&service["spec"]["selector"], labels);
+    let monitor = deploy("kubernetes/prometheus-operator/pod-monitor.yaml");
+    assert_eq!(&monitor["spec"]["selector"]["matchLabels"], labels);
     let scaled = deploy("kubernetes/keda/scaled-object.yaml");
     assert_eq!(
         scaled["spec"]["scaleTargetRef"]["name"],
         deployment["metadata"]["name"]
     );
+}
+
+/// Its job is `NAMESPACE/NAME` of the monitor.
+#[test]
+fn the_operator_scrapes_pods_where_they_serve_metrics_as_a_job_that_alerts_know() {
+    let pod = deploy("kubernetes/deployment.yaml")["spec"]["template"]["spec"].clone();
+    let monitor = deploy("kubernetes/prometheus-operator/pod-monitor.yaml");
+    assert_eq!(monitor["kind"], "PodMonitor");
+    assert_eq!(monitor["apiVersion"], "monitoring.coreos.com/v1");
+    assert!(text(&monitor["metadata"]["name"]).contains("sluice"));
+    let endpoints: Vec<_> = list(&monitor["spec"]["podMetricsEndpoints"]).collect();
+    assert_eq!(endpoints.len(), 1);
+    assert_eq!(
+        endpoints[0]["port"],
+        pod["containers"][0]["ports"][0]["name"]
+    );
+    assert_eq!(endpoints[0]["path"], "/metrics");
+    let alerts = fs::read_to_string("deploy/prometheus/alerts.yml").unwrap();
+    assert!(alerts.contains("job=~\".*sluice.*\""));
 }
 
 /// That the metric is on /metrics is shown where the image runs.
