@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use serde_json::Value;
-use sluice::telemetry::metrics::{Kind, all};
+use sluice::telemetry::metrics::{Group, Kind, all};
 
 use super::promql::{asked, labels_in_text};
 
@@ -22,6 +22,8 @@ const PAGES: [&str; 5] = [
 const ADDED: [&str; 2] = ["job", "instance"];
 /// What Prometheus tells of itself.
 const OWN: [&str; 2] = ["up", "ALERTS"];
+/// An offset is no line in a graph: the text of a panel names it.
+const IN_WORDS: &str = "sluice_partition_pinned_offset";
 
 /// The labels of a metric, if there is one of that name.
 fn labels_of(name: &str) -> Option<Vec<&'static str>> {
@@ -77,20 +79,32 @@ fn check_text(place: &str, text: &str, labels: &BTreeSet<String>) {
     }
 }
 
+fn dashboard() -> Value {
+    serde_json::from_str(&fs::read_to_string(DASHBOARD).unwrap()).unwrap()
+}
+
+/// Of each query, the title of its panel, itself, and the legend.
+fn queries(dashboard: &Value) -> Vec<[&str; 3]> {
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let queries = panels.flat_map(|panel| {
+        let targets = panel["targets"].as_array().into_iter().flatten();
+        targets.map(|target| {
+            let texts = [&panel["title"], &target["expr"], &target["legendFormat"]];
+            texts.map(|it| it.as_str().unwrap())
+        })
+    });
+    queries.collect()
+}
+
 #[test]
 fn the_dashboard_asks_for_metrics_and_labels_that_there_are() {
-    let dashboard: Value = serde_json::from_str(&fs::read_to_string(DASHBOARD).unwrap()).unwrap();
-    let mut queries = 0;
-    for panel in dashboard["panels"].as_array().unwrap() {
-        let title = panel["title"].as_str().unwrap();
-        for target in panel["targets"].as_array().into_iter().flatten() {
-            let query = target["expr"].as_str().unwrap();
-            let labels = check_query(title, query);
-            check_text(title, target["legendFormat"].as_str().unwrap(), &labels);
-            queries += 1;
-        }
+    let dashboard = dashboard();
+    let queries = queries(&dashboard);
+    assert!(queries.len() > 50, "{}", queries.len());
+    for [title, query, legend] in queries {
+        let labels = check_query(title, query);
+        check_text(title, legend, &labels);
     }
-    assert!(queries > 50, "{queries}");
     for variable in dashboard["templating"]["list"].as_array().unwrap() {
         if let Some(query) = variable["query"]["query"].as_str() {
             let values = query.strip_prefix("label_values(").unwrap();
@@ -101,6 +115,27 @@ fn the_dashboard_asks_for_metrics_and_labels_that_there_are() {
             );
         }
     }
+}
+
+#[test]
+fn the_dashboard_shows_all_that_connect_has_no_metric_for() {
+    let dashboard = dashboard();
+    let queries = queries(&dashboard).into_iter();
+    let asked_for: BTreeSet<String> = queries
+        .flat_map(|[_, query, _]| asked(query).metrics)
+        .map(|(name, _)| name)
+        .collect();
+    for metric in all().filter(|metric| metric.group == Group::Sluice) {
+        let name = match metric.kind {
+            Kind::Histogram => format!("{}_bucket", metric.exported()),
+            _ => metric.exported(),
+        };
+        assert_ne!(asked_for.contains(&name), IN_WORDS == name, "{name}");
+    }
+    let of_partitions = "max by (connector, topic, partition) (sluice_partition_lag_records{";
+    let dashboard = dashboard.to_string();
+    assert!(dashboard.contains(IN_WORDS), "{IN_WORDS}");
+    assert!(dashboard.contains(of_partitions), "no lag by partition");
 }
 
 /// One rule: its name, its query and the rest of it.
