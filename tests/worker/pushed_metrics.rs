@@ -111,6 +111,14 @@ async fn what_is_pushed_is_what_prometheus_gets() -> Result<()> {
     assert_eq!(accepted.value as usize, RECORDS);
     assert_eq!(accepted.service, "audit");
     assert!(accepted.is_total, "{accepted:?}");
+    let parts: Vec<_> = metrics.iter().filter(|it| it.is_of_histogram).collect();
+    assert!(
+        parts
+            .iter()
+            .all(|it| it.name.starts_with("sluice_settlement_seconds_"))
+    );
+    let all = parts.iter().find(|it| it.name.ends_with("_count"));
+    assert_eq!(all.map(|it| it.value as usize), Some(RECORDS), "{parts:?}");
     assert!(collector.spans().is_empty(), "nobody asked for traces");
     assert_eq!(worker.stop(MINUTE).await?.code(), Some(0));
     Ok(())

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use sluice_test_support::collector::{Collector, Span};
+use sluice_test_support::collector::Collector;
+use sluice_test_support::otlp::Span;
 use sluice_test_support::produce::{json_records, produce};
 use sluice_test_support::receiver::{Receiver, Reply};
 use sluice_test_support::wait::eventually;

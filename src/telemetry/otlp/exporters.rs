@@ -1,21 +1,19 @@
-//! What OpenTelemetry's SDK hands spans and metrics to.
-
-use std::time::Duration;
+//! What spans and metrics are handed to.
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
+use opentelemetry_proto::tonic::metrics::v1::{Metric, ResourceMetrics, ScopeMetrics};
 use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
 use opentelemetry_proto::transform::trace::tonic::group_spans_by_resource_and_scope;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
-use opentelemetry_sdk::metrics::Temporality;
-use opentelemetry_sdk::metrics::data::ResourceMetrics;
-use opentelemetry_sdk::metrics::exporter::PushMetricExporter;
 use opentelemetry_sdk::trace::{self, SpanData};
 use prost::Message as _;
 use tokio_util::sync::CancellationToken;
 
 use super::collector::Collector;
+use super::resource::resource;
 use crate::config::otlp::OtlpConfig;
 
 const TRACES: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
@@ -59,18 +57,15 @@ impl trace::SpanExporter for SpanExporter {
 #[derive(Debug)]
 pub(in crate::telemetry) struct MetricExporter {
     collector: Collector,
-    temporality: Temporality,
+    resource: Resource,
 }
 
 impl MetricExporter {
     /// Needs a runtime. An error says what to mend.
-    pub(in crate::telemetry) fn new(
-        config: &OtlpConfig,
-        temporality: Temporality,
-    ) -> Result<Self, String> {
+    pub(in crate::telemetry) fn new(config: &OtlpConfig) -> Result<Self, String> {
         Ok(Self {
             collector: Collector::new(config, METRICS)?,
-            temporality,
+            resource: resource(config),
         })
     }
 
@@ -78,23 +73,25 @@ impl MetricExporter {
     pub(in crate::telemetry) fn closing(&self) -> CancellationToken {
         self.collector.closing()
     }
-}
 
-impl PushMetricExporter for MetricExporter {
-    async fn export(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
-        let message = ExportMetricsServiceRequest::from(metrics);
+    pub(in crate::telemetry) async fn export(&self, metrics: Vec<Metric>) -> OTelSdkResult {
+        let scope = InstrumentationScope {
+            name: "sluice".to_owned(),
+            ..InstrumentationScope::default()
+        };
+        let scoped = ScopeMetrics {
+            scope: Some(scope),
+            metrics,
+            ..ScopeMetrics::default()
+        };
+        let of_worker = ResourceMetrics {
+            resource: Some((&self.resource).into()),
+            scope_metrics: vec![scoped],
+            ..ResourceMetrics::default()
+        };
+        let message = ExportMetricsServiceRequest {
+            resource_metrics: vec![of_worker],
+        };
         self.collector.send(message.encode_to_vec()).await
-    }
-
-    fn force_flush(&self) -> OTelSdkResult {
-        Ok(())
-    }
-
-    fn shutdown_with_timeout(&self, _timeout: Duration) -> OTelSdkResult {
-        Ok(())
-    }
-
-    fn temporality(&self) -> Temporality {
-        self.temporality
     }
 }

@@ -1,15 +1,16 @@
 //! Metrics pushed to a collector: the table's, by OTLP, beside `/metrics`.
 
 #[cfg(feature = "otel")]
-mod instruments;
+mod points;
 #[cfg(feature = "otel")]
-mod provider;
+mod pusher;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+
 use crate::config::metrics::MetricsConfig;
-use crate::telemetry::flush::flush;
 use crate::telemetry::sight::WorkerSight;
 
 /// What looks at the worker, whenever metrics are due.
@@ -18,8 +19,8 @@ type Look = Box<dyn Fn() -> WorkerSight + Send + Sync>;
 trait Pushing: Send + Sync {
     fn observe(&self, look: Look);
 
-    /// Pushes once more, and then no more. Blocks for so long at most.
-    fn shut_down(&self, within: Duration);
+    /// Pushes once more, and then no more. Takes so long at most.
+    fn shut_down(&self, within: Duration) -> BoxFuture<'_, ()>;
 }
 
 /// See the module.
@@ -45,16 +46,15 @@ impl Push {
 
     /// Pushes what was counted last, within so long.
     pub async fn shut_down(self, within: Duration) {
-        let Some(pushing) = self.0 else {
-            return;
-        };
-        flush(within, move || pushing.shut_down(within)).await;
+        if let Some(pushing) = &self.0 {
+            pushing.shut_down(within).await;
+        }
     }
 }
 
 #[cfg(feature = "otel")]
 fn start(config: &MetricsConfig) -> Result<Option<Arc<dyn Pushing>>, String> {
-    Ok(Some(Arc::new(provider::OtlpPush::start(config)?)))
+    Ok(Some(Arc::new(pusher::OtlpPush::start(config)?)))
 }
 
 /// The configuration was refused already.

@@ -53,6 +53,8 @@ pub struct Series {
     pub value: f64,
     /// It only grows, and tells all that was counted.
     pub is_total: bool,
+    /// It is a part of a histogram.
+    pub is_of_histogram: bool,
 }
 
 /// The spans of all these exports, by the time when each began.
@@ -127,6 +129,17 @@ fn series_of_metric(metric: &measured::Metric, service: &str) -> Vec<Series> {
             &sum.data_points[..],
             sum.is_monotonic && sum.aggregation_temporality == cumulative,
         ),
+        Some(metric::Data::Histogram(histogram)) => {
+            let is_total = histogram.aggregation_temporality == cumulative;
+            let points = histogram.data_points.iter();
+            let parts = points.flat_map(|it| parts_of(&metric.name, it));
+            let of_service = |it: Series| Series {
+                service: service.to_owned(),
+                is_total,
+                ..it
+            };
+            return parts.map(of_service).collect();
+        }
         _ => (&[][..], false),
     };
     let points = points.iter().map(|point| Series {
@@ -139,8 +152,35 @@ fn series_of_metric(metric: &measured::Metric, service: &str) -> Vec<Series> {
             None => f64::NAN,
         },
         is_total,
+        is_of_histogram: false,
     });
     points.collect()
+}
+
+/// A histogram's series, as Prometheus has them: each bucket with all that lies
+/// below its bound.
+fn parts_of(name: &str, point: &measured::HistogramDataPoint) -> Vec<Series> {
+    let part = |suffix: &str, value: f64| Series {
+        service: String::new(),
+        name: format!("{name}_{suffix}"),
+        attributes: attributes(&point.attributes),
+        value,
+        is_total: false,
+        is_of_histogram: true,
+    };
+    let bounds = point.explicit_bounds.iter().map(f64::to_string);
+    let bounds = bounds.chain(["+Inf".to_owned()]);
+    let mut below = 0;
+    let buckets = bounds.zip(&point.bucket_counts).map(|(bound, count)| {
+        below += count;
+        let mut bucket = part("bucket", below as f64);
+        bucket.attributes.insert("le".to_owned(), bound);
+        bucket
+    });
+    let mut parts: Vec<_> = buckets.collect();
+    parts.push(part("count", point.count as f64));
+    parts.extend(point.sum.map(|sum| part("sum", sum)));
+    parts
 }
 
 fn span(span: &otlp::Span, service: &str) -> Span {

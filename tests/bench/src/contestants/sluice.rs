@@ -59,7 +59,10 @@ pub async fn run(case: &Case<'_>) -> Result<Finished> {
     eventually("all records are confirmed", timeout, async || {
         let log = worker.stderr()?;
         let confirmed = confirmed(&log).last().map_or(0, |(_, records)| *records);
-        let trouble = || log.lines().rfind(|line| line.contains(r#""level":"ERROR""#));
+        let trouble = || {
+            log.lines()
+                .rfind(|line| line.contains(r#""level":"ERROR""#))
+        };
         ensure!(
             confirmed as usize >= case.records,
             "{confirmed} so far; {}",
