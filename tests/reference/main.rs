@@ -125,6 +125,29 @@ fn the_chain_in_the_guide_of_transforms_is_sound() {
     }
 }
 
+/// Variables that a page hands to containers.
+#[test]
+fn containers_of_the_guides_are_told_what_is_sound() {
+    for page in ["docs/guides/first-run.md", "docs/operations.md"] {
+        let text = fs::read_to_string(page).unwrap();
+        let (_, run) = text.split_once("docker run ").unwrap();
+        let (run, _) = run.split_once("\n```").unwrap();
+        let set = run.split("--env ").skip(1);
+        let set = set.map(|it| it.split_whitespace().next().unwrap());
+        let variables: Variables = set
+            .map(|it| it.split_once('=').unwrap())
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        assert!(variables.len() >= 4, "{page}: {variables:?}");
+        let said = Program::default().run(&["check"], variables.clone());
+        assert_eq!((said.exit, said.err.as_str()), (Exit::Fine, ""), "{page}");
+        for name in variables.keys() {
+            let origin = format!("(environment {name})");
+            assert!(said.out.contains(&origin), "{page}: {name}");
+        }
+    }
+}
+
 /// Files that a page tells its reader to use.
 #[test]
 fn every_example_that_the_readme_uses_is_there() {
