@@ -69,17 +69,20 @@ impl Image {
     /// A container with a read-only root that gets these variables and nothing
     /// else.
     pub fn start(&self, name: &str, variables: &[(&str, String)]) -> Result<Container<'_>> {
+        let mut arguments = ["--network", "host", "--read-only"]
+            .map(str::to_owned)
+            .to_vec();
+        for (key, value) in variables {
+            arguments.extend(["--env".to_owned(), format!("{key}={value}")]);
+        }
+        self.start_with(name, &arguments)
+    }
+
+    /// A container with these arguments of `docker run`, before the image.
+    pub fn start_with(&self, name: &str, arguments: &[String]) -> Result<Container<'_>> {
         let mut command = self.podman();
-        command.args([
-            "run",
-            "--name",
-            name,
-            "--pull",
-            "never",
-            "--network",
-            "host",
-        ]);
-        command.args(["--read-only", "--timeout", AT_MOST_SECONDS]);
+        command.args(["run", "--name", name, "--pull", "never"]);
+        command.args(["--timeout", AT_MOST_SECONDS]);
         // By default it asks for more than a container around it may give.
         command.args([
             "--ulimit",
@@ -87,10 +90,7 @@ impl Image {
             "--ulimit",
             "nproc=4096:4096",
         ]);
-        for (key, value) in variables {
-            command.arg("--env").arg(format!("{key}={value}"));
-        }
-        command.arg(IMAGE);
+        command.args(arguments).arg(IMAGE);
         Ok(Container {
             image: self,
             name: name.to_owned(),
@@ -122,6 +122,11 @@ impl Container<'_> {
         let printed = self.image.run(&[&"healthcheck", &"run", &self.name])?;
         ensure!(!printed.contains("unhealthy"), "{printed}");
         Ok(())
+    }
+
+    /// What a command of the program in it prints.
+    pub fn ask(&self, command: &str) -> Result<String> {
+        self.image.run(&[&"exec", &self.name, &"/sluice", &command])
     }
 
     /// Stops it by the signal that the image names, with so long to drain.

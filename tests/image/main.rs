@@ -3,3 +3,4 @@
 
 mod containers;
 mod first_run;
+mod guide;
