@@ -44,6 +44,7 @@ pub mod parking;
 pub mod poller;
 pub mod ports;
 mod progress;
+pub mod put_cost;
 pub mod record;
 pub mod report;
 pub mod retry;

@@ -93,6 +93,7 @@ impl Poller {
                 in_vain: books.is_in_vain(),
                 open: ledger.open().saturating_sub(open_parked),
                 starved: self.links.books.idle_tasks() > 0 && queued == 0,
+                short_puts: books.short_puts(),
             },
             finished: books.finished(),
             partitions: ledger.partitions(),

@@ -3,8 +3,15 @@
 
 use std::time::Duration;
 
+use crate::put_cost::ShortPuts;
+
 /// Records queued for longer than this are too many.
 const LONGEST_QUEUE_WAIT: Duration = Duration::from_millis(30);
+/// How many rounds of puts may be in flight where larger puts deliver more: one
+/// with the sink, and twice as much for the next.
+const ROUNDS: f64 = 3.0;
+/// How many puts long a record may then be queued.
+const PUTS_QUEUED: f64 = 2.5;
 /// How fast the window gives way when it is larger than needed.
 const SHRINK: f64 = 0.9;
 const GROW: f64 = 1.5;
@@ -27,11 +34,14 @@ pub struct Observation {
     pub open: usize,
     /// Some task waited for records.
     pub starved: bool,
+    /// Puts cost much by themselves, and are not full.
+    pub short_puts: Option<ShortPuts>,
 }
 
 /// The window of one connector on this worker.
 #[derive(Clone, Debug)]
 pub struct Window {
+    tasks: f64,
     min: f64,
     max: f64,
     records: f64,
@@ -46,6 +56,7 @@ impl Window {
     pub fn new(tasks: usize) -> Self {
         let min = (tasks + 1) as f64;
         Self {
+            tasks: tasks as f64,
             min,
             max: MAX_RECORDS,
             records: 2.0 * min,
@@ -67,6 +78,7 @@ impl Window {
     #[must_use]
     pub fn fixed(records: usize) -> Self {
         Self {
+            tasks: 0.0,
             min: records as f64,
             max: records as f64,
             records: records as f64,
@@ -81,8 +93,9 @@ impl Window {
     }
 
     /// Adapts: grows while tasks wait though the window is full, or is used up
-    /// many times over while a record may queue; gives way while records wait
-    /// for tasks for long. Not while all fail: others would fail as they do.
+    /// many times over while a record may queue, or larger puts deliver more;
+    /// gives way while records wait for tasks for long. Not while all fail:
+    /// others would fail as they do.
     pub fn observe(&mut self, seen: Observation) -> usize {
         let seconds = seen.elapsed.as_secs_f64();
         let mut rate = 0.0;
@@ -94,8 +107,11 @@ impl Window {
         let full = seen.open as f64 >= 0.75 * self.records;
         if seen.starved && !seen.in_vain && (full || worth_queueing > self.records) {
             self.records = worth_queueing.max(self.records * GROW + self.min);
-        } else if self.queue_wait(seen.queued) > LONGEST_QUEUE_WAIT.as_secs_f64() {
+        } else if self.queue_wait(seen.queued) > longest_wait(seen.short_puts) {
             self.records *= SHRINK;
+        }
+        if let Some(short) = seen.short_puts.filter(|_| full && !seen.in_vain) {
+            self.records = self.records.max(ROUNDS * self.tasks * short.records);
         }
         self.records = self.records.clamp(self.min, self.max);
         self.records()
@@ -117,9 +133,15 @@ impl Window {
     }
 }
 
+fn longest_wait(short_puts: Option<ShortPuts>) -> f64 {
+    let puts = short_puts.map_or(0.0, |short| PUTS_QUEUED * short.took.as_secs_f64());
+    puts.max(LONGEST_QUEUE_WAIT.as_secs_f64())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::put_cost::PutCost;
 
     const TICK: Duration = Duration::from_millis(10);
 
@@ -131,6 +153,7 @@ mod tests {
             in_vain: false,
             open,
             starved,
+            short_puts: None,
         }
     }
 
@@ -217,6 +240,44 @@ mod tests {
         // 400 a second and 30 ms: no more than a dozen may queue.
         assert!(window.records() <= 20, "{}", window.records());
         assert!(window.records() >= 5, "{}", window.records());
+    }
+
+    /// How much tasks put at a time in the end, each put as long as `takes` says.
+    fn chunk_of_tasks(tasks: usize, takes: impl Fn(usize) -> Duration) -> usize {
+        let mut window = Window::new(tasks);
+        let mut cost = PutCost::default();
+        let mut chunk = 1;
+        for round in 0..300 {
+            let took = takes(chunk);
+            (0..tasks).for_each(|_| cost.add(chunk, took));
+            let open = window.records();
+            let queued = open.saturating_sub(tasks * chunk);
+            let records = window.observe(Observation {
+                elapsed: took,
+                finished: (tasks * chunk) as u64,
+                queued,
+                in_vain: false,
+                open,
+                starved: queued == 0,
+                short_puts: cost.short_puts(500),
+            });
+            // As the queue gives: a fair part of what is ready, now more, now less.
+            let ready = records.saturating_sub(tasks * chunk);
+            chunk = (ready / tasks + round % 3).clamp(1, 500);
+        }
+        chunk
+    }
+
+    #[test]
+    fn puts_that_cost_the_same_whatever_they_hold_get_large() {
+        let chunk = chunk_of_tasks(4, |_| Duration::from_millis(100));
+        assert!(chunk > 200, "{chunk}");
+    }
+
+    #[test]
+    fn puts_that_cost_what_their_records_do_stay_small() {
+        let chunk = chunk_of_tasks(4, |records| Duration::from_millis(records as u64));
+        assert!(chunk < 60, "{chunk}");
     }
 
     #[test]

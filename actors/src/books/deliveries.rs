@@ -8,6 +8,7 @@ use crate::circuit::Permit;
 use crate::life::Event;
 use crate::outcome::Outcome;
 use crate::ports::sink::SinkError;
+use crate::put_cost::ShortPuts;
 use crate::report::{Closed, Report};
 
 /// A sink that does not take these will not take more.
@@ -146,7 +147,10 @@ impl Books {
         let history = put.history;
         match end {
             PutEnd::Answered(Ok(())) if buffers => self.buffer(&put, rest),
-            PutEnd::Answered(Ok(())) => self.deliver(&put, &rest, &mut effects),
+            PutEnd::Answered(Ok(())) => {
+                self.put_cost.add(put.chunk.len(), now - put.handed_out);
+                self.deliver(&put, &rest, &mut effects);
+            }
             PutEnd::Answered(Err(SinkError::Retry(cause))) => {
                 self.retry(&put, &rest, &cause, &mut effects);
             }
@@ -188,6 +192,11 @@ impl Books {
         }
         self.let_others_in(&mut effects);
         effects
+    }
+
+    /// Whether the sink would take more by larger puts.
+    pub(crate) fn short_puts(&self) -> Option<ShortPuts> {
+        self.put_cost.short_puts(self.policy.max_put_records)
     }
 
     /// While only so many tasks may put, the end of one lets another in.

@@ -48,6 +48,7 @@ use crate::ledger::{Entry, Ledger};
 use crate::near_limit::NearLimit;
 use crate::outcome::Rejection;
 use crate::parking::Returns;
+use crate::put_cost::PutCost;
 use crate::record::{RecordId, SinkRecord, TopicId};
 use crate::retry::RetryPolicy;
 use crate::work_queue::WorkQueue;
@@ -103,6 +104,7 @@ pub struct Books {
     circuit: Arc<SharedCircuit>,
     locks: LockTimes,
     journal: Journal,
+    put_cost: PutCost,
     /// When what is being entered happened.
     now: Instant,
     /// When the locks were looked after last.
@@ -143,6 +145,7 @@ impl Books {
             circuit: Arc::new(SharedCircuit::new(policy.tasks, rest)),
             locks: LockTimes::default(),
             journal: Journal::default(),
+            put_cost: PutCost::default(),
             now: Instant::now(),
             watched_at: None,
             delivered: 0,
