@@ -96,6 +96,8 @@ pub struct Circuit {
     /// Refusals in a row that (re)opened it, until it is wholly closed.
     failures: u32,
     in_vain: Option<InVain>,
+    /// The last probe was told to try again, not that the sink is unavailable.
+    probe_failed: bool,
     /// Refusals in a row of tasks while the sink took records of others.
     ill: AHashMap<u32, u32>,
     outage: Option<Outage>,
@@ -112,6 +114,7 @@ impl Circuit {
             policy,
             failures: 0,
             in_vain: None,
+            probe_failed: false,
             ill: AHashMap::new(),
             outage: None,
             outages: 0,
@@ -222,7 +225,8 @@ impl Circuit {
     }
 
     /// So much came to nothing in a row. Returns why the sink counts as
-    /// unavailable, if that is new.
+    /// unavailable, if that is new. A sink that said so once, and then only that
+    /// records may be tried again, is left to the back-offs of these.
     pub(crate) fn in_vain(
         &mut self,
         vain: Vain,
@@ -230,8 +234,11 @@ impl Circuit {
         now: Instant,
         jitter: f64,
     ) -> Option<Cause> {
-        if matches!(self.state, State::Open { .. } | State::Probing { .. }) {
-            return None;
+        let may_hold = self.probe_failed && matches!(vain, Vain::Records(_));
+        match self.state {
+            State::Open { .. } if may_hold => {}
+            State::Open { .. } | State::Probing { .. } => return None,
+            State::Closed | State::Holding | State::Recovering { .. } => {}
         }
         let is_new = self.outage.is_none();
         let first_rest = self.policy.delay(1, jitter);
@@ -255,11 +262,13 @@ impl Circuit {
             && leases.contains(&lease)
         {
             self.open(cause, None, now, jitter);
+            self.probe_failed = true;
         }
     }
 
     fn open(&mut self, cause: &Cause, lasts: Option<Duration>, now: Instant, jitter: f64) {
         self.failures += 1;
+        self.probe_failed = false;
         let rest = self.policy.rest(lasts, self.failures, jitter);
         // As good as for ever, if the sum is beyond all clocks.
         let until = now.checked_add(rest).unwrap_or(now + LONGEST_REST);

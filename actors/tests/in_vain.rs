@@ -205,6 +205,28 @@ async fn a_good_record_behind_hundreds_that_fail_comes_in_minutes() {
     }
 }
 
+/// One that says once that it is unavailable as a whole does not stop it.
+#[actix::test]
+async fn a_good_record_comes_in_minutes_though_the_sink_was_unavailable_for_a_moment() {
+    tokio::time::pause();
+    let began = Instant::now();
+    let was_away = AtomicUsize::new(0);
+    let sink = FakeSinkFactory::new(move |record, _| match record.offset {
+        500.. => Act::Deliver,
+        _ if began.elapsed() > 40 * SECOND && was_away.fetch_add(1, Ordering::SeqCst) == 0 => {
+            Act::Fail(SinkError::Unavailable("a moment".into()))
+        }
+        _ => Act::Fail(SinkError::Retry("bad gateway".into())),
+    });
+    let running = Running::start(sink, with_the_longest_rests(None), BAD + 1);
+    running
+        .until("the good one", |it| it.pipeline.accepted() == 1)
+        .await;
+    let took = began.elapsed();
+    assert!(took > 40 * SECOND && took < 280 * SECOND, "{took:?}");
+    assert!(running.most_deliveries(BAD) <= 1);
+}
+
 /// Each good one tells that it is they that fail.
 #[actix::test]
 async fn hundreds_that_fail_go_their_way_by_the_retry_timeout_while_others_are_delivered() {

@@ -241,6 +241,27 @@ fn a_sink_that_says_that_it_is_unavailable_is_probed_then() {
 }
 
 #[test]
+fn a_sink_that_says_so_once_and_then_only_that_records_fail_is_tried_on() {
+    let mut tried = Tried::new();
+    tried.in_vain(Vain::Records(16));
+    tried.refuse(0, 1, None);
+    assert_eq!(tried.in_vain(Vain::Records(16)), None, "the same outage");
+    assert_eq!(tried.permit(0), None, "unavailable, by its own word");
+    tried.fail_probe(2);
+    tried.in_vain(Vain::Records(16));
+    assert_eq!(tried.permit(0), None, "still, by its own word");
+    tried.now = tried.circuit.next_probe().unwrap();
+    assert_eq!(tried.permit(0), Some(Permit::Probe));
+    tried.circuit.probe(3);
+    tried.circuit.failed(&[3], &"busy".into(), tried.now, 1.0);
+    tried.in_vain(Vain::Puts(8));
+    assert_eq!(tried.permit(0), None, "puts that hang leave it to a probe");
+    tried.in_vain(Vain::Records(16));
+    assert_eq!(tried.permit(3), Some(Permit::Put));
+    assert_eq!(tried.circuit.outages(), 1);
+}
+
+#[test]
 fn nothing_is_fetched_until_all_in_hand_was_tried_in_vain() {
     let mut tried = Tried::new();
     assert_eq!(tried.bound(3), None);
