@@ -46,6 +46,7 @@ pub async fn run(options: &Options, binary: &Path) -> Result<Section> {
         environment: &[],
         round: "idle",
         status_interval_ms: None,
+        lingers: Duration::ZERO,
     })?;
     let url = worker.rest_url().await?;
     let mut ticks = interval(PERIOD);

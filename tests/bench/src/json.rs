@@ -218,6 +218,7 @@ impl Bench<'_> {
             environment: &[],
             round: turn,
             status_interval_ms: sluice::OFTEN_MS,
+            lingers: Duration::ZERO,
         })
         .await?;
         self.check(&target).await?;

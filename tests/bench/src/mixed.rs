@@ -1,6 +1,7 @@
 //! A few records that take far longer than the others.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -92,6 +93,7 @@ async fn line(
         environment: &[],
         round: &which.replace('=', "-"),
         status_interval_ms: sluice::OFTEN_MS,
+        lingers: Duration::ZERO,
     })
     .await?;
     let sinks = sinks(&finished.log)?;

@@ -202,6 +202,7 @@ impl Bench<'_> {
             environment: &[],
             round: &format!("{}-{}", case.topic, case.locks),
             status_interval_ms: sluice::OFTEN_MS,
+            lingers: Duration::ZERO,
         })
         .await?;
         let sinks = sinks(&finished.log)?;

@@ -4,6 +4,7 @@
 //! same is measured without that bound as well: that tells the cost of one.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::Args;
@@ -20,6 +21,11 @@ use crate::report::{Column, Goal, Section, Table};
 const TOPIC: &str = "bench";
 const BROKER_HEAP_MB: u32 = 1024;
 const PARTITIONS: i32 = 12;
+/// Spans are sent so soon, so that a worker has sent them when its use is
+/// looked at.
+const SENT_WITHIN: (&str, &str) = ("OTEL_BSP_SCHEDULE_DELAY", "100");
+const LINGERS: Duration = Duration::from_secs(1);
+const NOT_SAMPLED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
 
 /// Measures workers in turns.
 #[derive(Debug, Args)]
@@ -30,6 +36,10 @@ pub struct Options {
     /// Records in the topic.
     #[arg(long, default_value_t = 3_000_000)]
     records: usize,
+    /// Each record carries the context of a producer's span, which was not
+    /// sampled.
+    #[arg(long)]
+    with_context: bool,
     /// The part of the records that is sampled.
     #[arg(long, default_value_t = 0.01)]
     ratio: f64,
@@ -69,11 +79,13 @@ pub async fn run(options: &Options, binary: &Path) -> Result<Section> {
     let mut facts = machine::facts(binary).await?;
     facts.push(("records", json!(options.records)));
     facts.push(("rounds", json!(options.rounds)));
+    facts.push(("records_carry_a_context", json!(options.with_context)));
     let kafka = Kafka::start(KafkaOptions::new().heap_mb(BROKER_HEAP_MB)).await?;
     kafka.admin().await?.create_topic(TOPIC, PARTITIONS).await?;
+    let with_context = options.with_context;
     let records = (0..options.records)
         .zip((0..PARTITIONS).cycle())
-        .map(|(_, partition)| NewRecord::value(vec![b'x'; 100]).partition(partition));
+        .map(move |(_, partition)| record(with_context).partition(partition));
     produce(kafka.bootstrap_servers(), TOPIC, records).await?;
     let mut turns = workers(options, binary);
     for round in 0..=options.rounds as usize {
@@ -87,8 +99,15 @@ pub async fn run(options: &Options, binary: &Path) -> Result<Section> {
         }
     }
     Ok(Section {
-        key: "traces",
-        title: "What tracing costs",
+        key: if with_context {
+            "traces-with-context"
+        } else {
+            "traces"
+        },
+        title: match with_context {
+            true => "What tracing costs where each record carries a context",
+            false => "What tracing costs",
+        },
         intro: INTRO.to_owned(),
         facts,
         tables: vec![table(&turns, options.records)],
@@ -98,8 +117,17 @@ pub async fn run(options: &Options, binary: &Path) -> Result<Section> {
 }
 
 const INTRO: &str = "CPU a record of a worker with the null sink, which does nothing else, so that the \
-cost shows as large as it can be. By default at most `trace.max.records.per.second` records are traced; the \
-same without that bound tells what one of them costs.";
+cost shows as large as it can be. By default `trace.max.records.per.second` bounds how many records are traced, \
+and at this speed that is far below what the sampler chooses; the same without that bound tells what one of \
+them costs, its export included.";
+
+fn record(with_context: bool) -> NewRecord {
+    let record = NewRecord::value(vec![b'x'; 100]);
+    match with_context {
+        true => record.header("traceparent", NOT_SAMPLED),
+        false => record,
+    }
+}
 
 /// Off and within the bound come first: they are judged.
 fn workers<'a>(options: &'a Options, binary: &'a Path) -> Vec<Turn<'a>> {
@@ -109,7 +137,9 @@ fn workers<'a>(options: &'a Options, binary: &'a Path) -> Vec<Turn<'a>> {
         traces,
         rounds: Vec::new(),
     };
+    let (key, value) = SENT_WITHIN;
     let sampled = [
+        (key, value.to_owned()),
         ("OTEL_TRACES_SAMPLER", "traceidratio".to_owned()),
         ("OTEL_TRACES_SAMPLER_ARG", options.ratio.to_string()),
     ];
@@ -124,7 +154,7 @@ fn workers<'a>(options: &'a Options, binary: &'a Path) -> Vec<Turn<'a>> {
         turn(
             format!("ratio {ratio}, without a bound"),
             binary,
-            [sampled, unbound].concat(),
+            [&sampled[..], &unbound].concat(),
         ),
     ];
     if let Some(base) = &options.base {
@@ -149,6 +179,7 @@ async fn cost(kafka: &Kafka, options: &Options, turn: &Turn<'_>, round: &str) ->
         environment: &environment,
         round,
         status_interval_ms: sluice::OFTEN_MS,
+        lingers: LINGERS,
     })
     .await?;
     let spans = collector.spans();
@@ -199,7 +230,10 @@ fn goals(turns: &[Turn<'_>]) -> Vec<Goal> {
         return Vec::new();
     };
     let mut goals = vec![Goal::at_most(
-        "CPU a record with sampling / off, medians",
+        format!(
+            "CPU a record with {}, so many traced as the bound lets / off, medians",
+            sampled.name
+        ),
         1.03,
         sampled.cpu() / off.cpu(),
     )];
@@ -246,6 +280,7 @@ mod tests {
         let options = Options {
             base: Some(PathBuf::from("before")),
             records: 1,
+            with_context: false,
             ratio: 0.01,
             rounds: 3,
         };

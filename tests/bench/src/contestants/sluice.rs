@@ -9,6 +9,7 @@ use sluice_test_support::kafka::Kafka;
 use sluice_test_support::process::Usage;
 use sluice_test_support::wait::eventually;
 use sluice_test_support::worker::{Worker, WorkerOptions};
+use tokio::time::sleep;
 
 use super::{Measured, Series, rate};
 
@@ -30,6 +31,9 @@ pub struct Case<'a> {
     pub round: &'a str,
     /// How often it tells its status, if not by default.
     pub status_interval_ms: Option<u32>,
+    /// How long what it does behind its last record counts as well: exports,
+    /// say.
+    pub lingers: Duration,
 }
 
 /// Runs a worker over the whole topic with a share group of its own.
@@ -71,6 +75,7 @@ pub async fn run(case: &Case<'_>) -> Result<Finished> {
         Ok::<_, anyhow::Error>(())
     })
     .await?;
+    sleep(case.lingers).await;
     let usage = worker.usage()?;
     // The rate is the worker's own count; that nothing is left, the broker's.
     let admin = case.kafka.admin().await?;
