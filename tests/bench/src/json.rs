@@ -20,7 +20,9 @@ use crate::report::{Column, Goal, Section, Table};
 const TOPIC: &str = "json";
 const BROKER_HEAP_MB: u32 = 1024;
 const CONNECT_HEAP_MB: u32 = 1024;
+/// Each is at its best of these: more than partitions are no use to Connect.
 const CONNECT_TASKS: [usize; 2] = [4, 12];
+const SLUICE_TASKS: [usize; 3] = [4, 12, 48];
 const WITHIN: Duration = Duration::from_secs(300);
 const LOCKS: (&str, &str) = ("share.partition.max.record.locks", "4000");
 const JSON: &str = "org.apache.kafka.connect.json.JsonConverter";
@@ -32,8 +34,6 @@ pub struct Options {
     records: usize,
     #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(i32).range(1..))]
     partitions: i32,
-    #[arg(long, default_value_t = 4)]
-    tasks: usize,
     /// Counted rounds.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -49,7 +49,8 @@ struct Bench<'a> {
 const INTRO: &str = "JSON with its schema is read, a field is added, another is renamed, and the record is \
 written to a topic as JSON with its schema, confirmed by the broker before it counts. The sink that Connect \
 runs is ours: a producer with its default settings, which waits for all answers before a put returns. \
-Connect is at the better of 4 and 12 tasks.";
+Each is at its best number of tasks: of 4 and 12 for Connect, which has no more than partitions, of 4, 12 and 48 \
+for Sluice.";
 
 pub async fn run(options: &Options, binary: &Path) -> Result<Section> {
     let mut facts = machine::facts(binary).await?;
@@ -69,17 +70,17 @@ pub async fn run(options: &Options, binary: &Path) -> Result<Section> {
         kafka,
         classes: Classes::compile()?,
     };
-    let connect_tasks = bench.connect_tasks().await?;
+    let best = bench.best().await?;
     facts.extend([
         ("records", json!(options.records)),
         ("record_bytes", json!(order(0).len())),
         ("partitions", json!(options.partitions)),
         ("rounds", json!(options.rounds)),
-        ("tasks", json!(options.tasks)),
-        ("connect_tasks", json!(connect_tasks)),
+        ("tasks", json!(best.sluice)),
+        ("connect_tasks", json!(best.connect)),
         ("connect_heap_mb", json!(CONNECT_HEAP_MB)),
     ]);
-    let rounds = bench.rounds(connect_tasks).await?;
+    let rounds = bench.rounds(best).await?;
     Ok(Section {
         key: "json",
         title: "JSON, two transforms, a Kafka sink",
@@ -134,6 +135,13 @@ fn transforms() -> Vec<(String, String)> {
         .collect()
 }
 
+/// Numbers of tasks.
+#[derive(Clone, Copy)]
+struct Best {
+    connect: usize,
+    sluice: usize,
+}
+
 /// Rounds of each.
 #[derive(Debug, Default)]
 struct Rounds {
@@ -142,13 +150,13 @@ struct Rounds {
 }
 
 impl Bench<'_> {
-    async fn rounds(&self, connect_tasks: usize) -> Result<Rounds> {
+    async fn rounds(&self, best: Best) -> Result<Rounds> {
         let mut rounds = Rounds::default();
         for round in 0..=self.options.rounds as usize {
             for place in turns(round, 2) {
                 let measured = match place {
-                    0 => self.connect(connect_tasks, &round.to_string()).await?,
-                    _ => self.sluice(&round.to_string()).await?,
+                    0 => self.connect(best.connect, &round.to_string()).await?,
+                    _ => self.sluice(best.sluice, &round.to_string()).await?,
                 };
                 // A broker that is cold counts for nobody.
                 match place {
@@ -161,15 +169,20 @@ impl Bench<'_> {
         Ok(rounds)
     }
 
-    async fn connect_tasks(&self) -> Result<usize> {
-        let mut best = (0.0, CONNECT_TASKS[0]);
+    async fn best(&self) -> Result<Best> {
+        let (mut connect, mut sluice) = (Vec::new(), Vec::new());
         for tasks in CONNECT_TASKS {
-            let rate = self.connect(tasks, &format!("search-{tasks}")).await?.rate;
-            if rate > best.0 {
-                best = (rate, tasks);
-            }
+            let turn = format!("search-{tasks}");
+            connect.push((tasks, self.connect(tasks, &turn).await?.rate));
         }
-        Ok(best.1)
+        for tasks in SLUICE_TASKS {
+            let turn = format!("search-{tasks}");
+            sluice.push((tasks, self.sluice(tasks, &turn).await?.rate));
+        }
+        Ok(Best {
+            connect: fastest(&connect),
+            sluice: fastest(&sluice),
+        })
     }
 
     async fn connect(&self, tasks: usize, turn: &str) -> Result<Measured> {
@@ -197,7 +210,7 @@ impl Bench<'_> {
         Ok(measured)
     }
 
-    async fn sluice(&self, turn: &str) -> Result<Measured> {
+    async fn sluice(&self, tasks: usize, turn: &str) -> Result<Measured> {
         let target = self.target(&format!("sluice-{turn}")).await?;
         let mut connector = transforms();
         for (key, value) in [
@@ -213,7 +226,7 @@ impl Bench<'_> {
             binary: self.binary,
             topic: TOPIC,
             records: self.options.records,
-            tasks: self.options.tasks,
+            tasks,
             connector: &connector,
             environment: &[],
             round: turn,
@@ -241,6 +254,11 @@ impl Bench<'_> {
         );
         Ok(())
     }
+}
+
+fn fastest(tried: &[(usize, f64)]) -> usize {
+    let fastest = tried.iter().max_by(|one, other| one.1.total_cmp(&other.1));
+    fastest.map_or(1, |(tasks, _)| *tasks)
 }
 
 fn table(rounds: &Rounds) -> Table {
@@ -292,6 +310,11 @@ mod tests {
         };
         assert!(goals(&of(&[30.0, 31.0, 20.0]))[0].is_met(0.0));
         assert!(!goals(&of(&[29.0, 31.0, 20.0]))[0].is_met(0.0));
+    }
+
+    #[test]
+    fn the_number_of_tasks_is_that_of_the_highest_rate() {
+        assert_eq!(fastest(&[(4, 10.0), (12, 30.0), (48, 20.0)]), 12);
     }
 
     #[test]
