@@ -29,8 +29,6 @@ pub(super) struct Keeper {
     pub(super) config: ConnectorConfig,
     pub(super) ground: Ground,
     pub(super) orders: mpsc::Receiver<Order>,
-    /// How long a drain before a restart may take.
-    pub(super) drain_timeout: Duration,
 }
 
 impl Keeper {
@@ -40,11 +38,10 @@ impl Keeper {
             config,
             ground,
             orders,
-            drain_timeout,
         } = self;
         let mut orders = Orders {
             orders,
-            drain_timeout,
+            drain_timeout: ground.drain_timeout,
             connector: config.name.clone(),
             view: Arc::clone(&ground.view),
         };

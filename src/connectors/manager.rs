@@ -44,8 +44,6 @@ struct Kept {
 /// All connectors of this worker.
 pub struct Manager {
     ground: Ground,
-    /// How long a connector finishes what it has begun before it is restarted.
-    drain_timeout: Duration,
     kept: Mutex<BTreeMap<String, Kept>>,
     keepers: Mutex<Vec<JoinHandle<bool>>>,
 }
@@ -68,8 +66,8 @@ impl Manager {
                 view,
                 cluster_id: ClusterId::default(),
                 traces,
+                drain_timeout,
             },
-            drain_timeout,
             kept: Mutex::default(),
             keepers: Mutex::default(),
         }
@@ -91,7 +89,6 @@ impl Manager {
             config,
             ground: self.ground.clone(),
             orders: orders_of_keeper,
-            drain_timeout: self.drain_timeout,
         };
         let view = Arc::clone(&self.ground.view);
         let keeping = AssertUnwindSafe(keeper.run()).catch_unwind();

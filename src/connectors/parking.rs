@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::group::ReadGroup;
 use super::lag;
-use super::start::{SERVERS, StartError, connect, prepare_group, source_config};
+use super::start::{SERVERS, StartError, connect, prepare_group};
 use crate::config::connector::{
     ConnectorConfig, PARK_AFTER, PARK_REPLICATION, ParkingConfig, parking_topic,
 };
@@ -180,6 +180,12 @@ impl ParkingPlace {
         let (events, told) = mpsc::channel(EVENTS);
         let states = States::default();
         let states_of_parked = states.clone();
+        let topic = Arc::clone(&core.topic);
+        let parked_config = ShareSourceConfig {
+            group_id: Arc::clone(&topic),
+            topics: vec![Arc::clone(&topic)],
+            ..own.config.clone()
+        };
         let teller = Teller::new(events.clone(), move |event| states.tell(Of::Own, event));
         let own = share::start_telling(own.kafka, own.config, own.credit, teller, runtime);
         let group = config.share.group_id.clone();
@@ -189,11 +195,6 @@ impl ParkingPlace {
             }
             event => states_of_parked.tell(Of::Parked, event),
         });
-        let topic = Arc::clone(&core.topic);
-        let parked_config = ShareSourceConfig {
-            group_id: Arc::clone(&topic),
-            ..source_config(config, vec![Arc::clone(&topic)])
-        };
         let parked = share::start_telling(kafka, parked_config, core.credit, teller, runtime);
         let own = Arc::new(own);
         let joined = JoinedSource {

@@ -46,6 +46,11 @@ pub(super) const SERVERS: &str = "bootstrap.servers";
 /// The part of a lock's time that a buffered record may wait for its flush,
 /// so that it is settled before its lock must be renewed.
 const FLUSHES_IN_A_LOCK: u32 = 3;
+/// The part of a drain's time that an idle fetch may wait: half of what the
+/// look before a restart has, and little of what is left for its records.
+const FETCHES_IN_A_DRAIN: u32 = 8;
+/// Brokers are not to be asked without a pause, however short a drain may be.
+const SHORTEST_IDLE_WAIT: Duration = Duration::from_millis(50);
 
 /// Why a connector did not start.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -77,6 +82,8 @@ pub(super) struct Ground {
     pub(super) view: Arc<LiveView>,
     pub(super) cluster_id: ClusterId,
     pub(super) traces: Traces,
+    /// How long a connector finishes what it has begun before it is restarted.
+    pub(super) drain_timeout: Duration,
 }
 
 /// The Kafka cluster's id, as the first connector that met it learnt it.
@@ -148,7 +155,7 @@ pub(super) async fn start(
     let credit = Credit::new(config.share.max_in_flight_bytes);
     let own = OwnSource {
         kafka: connect(&config.consumer.client, SERVERS).await?,
-        config: source_config(config, names),
+        config: source_config(config, names, ground.drain_timeout),
         credit: Arc::clone(&credit),
     };
     let (source, joined, events) = match parked {
@@ -323,7 +330,11 @@ pub(super) fn selection(topics: &Topics) -> Result<TopicSelection, StartError> {
     }
 }
 
-pub(super) fn source_config(config: &ConnectorConfig, topics: Vec<Arc<str>>) -> ShareSourceConfig {
+fn source_config(
+    config: &ConnectorConfig,
+    topics: Vec<Arc<str>>,
+    drain_timeout: Duration,
+) -> ShareSourceConfig {
     let consumer = &config.consumer;
     let size = |bytes: i64| u32::try_from(bytes.max(0)).unwrap_or(u32::MAX);
     ShareSourceConfig {
@@ -335,12 +346,19 @@ pub(super) fn source_config(config: &ConnectorConfig, topics: Vec<Arc<str>>) -> 
         },
         fetch_min_bytes: size(consumer.fetch_min_bytes),
         fetch_max_bytes: size(consumer.fetch_max_bytes),
-        fetch_max_wait: consumer.fetch_max_wait,
+        fetch_max_wait: idle_wait(consumer.fetch_max_wait, drain_timeout),
         credentials: consumer.client.credentials(),
         request_timeout: consumer.client.request_timeout,
         metadata_max_age: consumer.client.metadata_max_age,
         ..ShareSourceConfig::new(config.share.group_id.as_str(), topics)
     }
+}
+
+/// A fetch cannot be called back: what ends has to wait for its answer, which
+/// may bring records that are still to be delivered.
+fn idle_wait(wanted: Duration, drain_timeout: Duration) -> Duration {
+    let longest = drain_timeout / FETCHES_IN_A_DRAIN;
+    wanted.min(longest.max(SHORTEST_IDLE_WAIT))
 }
 
 fn pipeline_spec(
@@ -478,7 +496,7 @@ mod tests {
             ("consumer.override.request.timeout.ms", "4567"),
             ("consumer.override.metadata.max.age.ms", "89000"),
         ]);
-        let source = source_config(&connector, vec!["orders".into()]);
+        let source = source_config(&connector, vec!["orders".into()], Duration::from_secs(5));
         assert_eq!(&*source.group_id, "g");
         assert_eq!(&*source.connector, &*connector.name);
         assert_eq!(source.rack.as_deref(), Some("r"));
@@ -488,6 +506,19 @@ mod tests {
         assert_eq!(source.fetch_max_wait, Duration::from_millis(123));
         assert_eq!(source.request_timeout, Duration::from_millis(4567));
         assert_eq!(source.metadata_max_age, Duration::from_secs(89));
+        let brief = source_config(&connector, Vec::new(), Duration::from_millis(800));
+        assert_eq!(brief.fetch_max_wait, Duration::from_millis(100));
+    }
+
+    #[test]
+    fn an_idle_fetch_leaves_a_drain_the_time_for_what_it_brings() {
+        let second = Duration::from_secs(1);
+        let preset = Duration::from_millis(500);
+        assert_eq!(idle_wait(preset, 5 * second), preset, "by default");
+        assert_eq!(idle_wait(25 * second, 60 * second), 7500 * second / 1000);
+        assert_eq!(idle_wait(25 * second, second / 2), second / 16);
+        assert_eq!(idle_wait(25 * second, Duration::ZERO), SHORTEST_IDLE_WAIT);
+        assert_eq!(idle_wait(Duration::ZERO, Duration::ZERO), Duration::ZERO);
     }
 
     #[test]

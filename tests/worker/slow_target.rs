@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use sluice_test_support::counting::Tally;
 use sluice_test_support::produce::{ids, json_records, produce};
 use sluice_test_support::receiver::{Receiver, Reply};
+use sluice_test_support::worker::Worker;
 
 use crate::history::number;
 use crate::stage::{Stage, wait_for_status};
@@ -93,6 +94,8 @@ async fn a_put_that_takes_too_long_goes_to_another_task_first_and_back_to_the_br
 
 /// Far longer than a settlement takes on any machine.
 const LONG_POLL: Duration = Duration::from_secs(25);
+const FETCH_MAX_WAIT: &str = "consumer.override.fetch.max.wait.ms";
+const DRAIN: &str = "task.shutdown.graceful.timeout.ms";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_delivered_at_its_second_try_is_accepted_at_once_though_no_more_comes() -> Result<()>
@@ -106,8 +109,11 @@ async fn what_is_delivered_at_its_second_try_is_accepted_at_once_though_no_more_
     let mut connector = stage.connector("http", 2);
     connector["http.url"] = json!(receiver.url("/orders"));
     let long_poll = LONG_POLL.as_millis().to_string();
-    connector["consumer.override.fetch.max.wait.ms"] = json!(long_poll);
-    let worker = stage.worker(&connector)?;
+    connector[FETCH_MAX_WAIT] = json!(long_poll);
+    // A fetch waits for an eighth of it at most.
+    let drain = (8 * LONG_POLL).as_millis().to_string();
+    let options = stage.worker_options(&connector).property(DRAIN, &drain);
+    let worker = Worker::start(&options)?;
     let running = |status: &Value| status["state"] == "RUNNING";
     wait_for_status(&worker, "it runs", PATIENCE, running).await?;
     let servers = stage.kafka.bootstrap_servers();
@@ -121,5 +127,23 @@ async fn what_is_delivered_at_its_second_try_is_accepted_at_once_though_no_more_
         (&status["retries"], &status["redelivered"]),
         (&json!(1), &json!(0))
     );
+    // The end waits for the fetch that is under way, and for what it brings.
+    let more = produce(servers, &stage.name, json_records(1, 1, 100));
+    let (stopped, produced) = tokio::join!(worker.stop(PATIENCE), more);
+    produced?;
+    assert_eq!(stopped?.code(), Some(0));
+    assert_eq!(receiver.arrivals().len(), 3);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fetch_that_may_wait_longer_than_a_drain_does_not_cut_one_short() -> Result<()> {
+    let stage = Stage::set("idle", 1).await?;
+    let mut connector = stage.to_file(1);
+    connector[FETCH_MAX_WAIT] = json!("600000");
+    let worker = stage.worker(&connector)?;
+    let running = |status: &Value| status["state"] == "RUNNING";
+    wait_for_status(&worker, "it runs", PATIENCE, running).await?;
+    assert_eq!(worker.stop(PATIENCE).await?.code(), Some(0));
     Ok(())
 }

@@ -511,6 +511,22 @@ fn closing_settles_first_and_then_gives_back_the_rest() {
 }
 
 #[test]
+fn closing_waits_for_the_fetch_in_flight_and_gives_back_what_it_brings() {
+    let mut sim = Sim::joined(1000, &[1]);
+    sim.fetch(1);
+    sim.client.close(sim.now + LOCK);
+    assert!(sim.plan().is_empty(), "the epoch is serial");
+    assert!(!sim.client.is_closed(), "its records would stay locked");
+    let acquired = sim.acquired(0, &[(0, 9)]);
+    sim.reply(1, vec![acquired]);
+    assert_eq!(sim.request().epoch, -1);
+    sim.accept(1, &[]);
+    assert!(sim.client.is_closed());
+    let closed = sim.client.finish();
+    assert_eq!((closed.unconfirmed, closed.cause), (0, None));
+}
+
+#[test]
 fn closing_is_bounded_and_counts_what_was_not_confirmed() {
     let mut sim = Sim::holding(1000, 0, 9);
     sim.settle(0, 0, 4, Settlement::Accept);
