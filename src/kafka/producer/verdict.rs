@@ -65,6 +65,9 @@ pub(super) const fn advice(code: Code) -> &'static str {
             "; partition=source needs a topic with as many partitions: add partitions, or set \
              partition=key"
         }
+        Code::MessageTimedOut | Code::NotEnoughReplicas | Code::NotEnoughReplicasAfterAppend => {
+            "; see that its partitions have a leader, and min.insync.replicas of them are in sync"
+        }
         Code::TopicAuthorizationFailed => "; grant WRITE on the topic",
         Code::ClusterAuthorizationFailed => "; grant IDEMPOTENT_WRITE on the cluster",
         _ => "",

@@ -114,6 +114,8 @@ async fn a_letter_that_one_broker_of_three_could_confirm_waits_for_a_second_one(
     put_aside(&mut connector, &letters);
     connector["errors.deadletterqueue.topic.replication.factor"] = json!("3");
     connector["producer.override.bootstrap.servers"] = json!(elsewhere.bootstrap_servers());
+    // Until then nobody knows whether another broker confirms it.
+    connector["producer.override.delivery.timeout.ms"] = json!("2000");
     connector["reject.match"] = json!("value=-3\"");
     let worker = stage.worker(&connector)?;
     let running = |status: &Value| status["state"] == "RUNNING";
@@ -136,8 +138,8 @@ async fn a_letter_that_one_broker_of_three_could_confirm_waits_for_a_second_one(
         status["letters_waiting"] == 1 && trouble.contains(&letters)
     };
     let status = wait_for_status(&worker, "one does not", PATIENCE, waits).await?;
-    // Over many lives of its lock.
-    let enough = number(&status, "renewed")? + 10;
+    // Over some lives of its lock.
+    let enough = number(&status, "renewed")? + 5;
     let renewed = |status: &Value| status["renewed"].as_u64() >= Some(enough);
     let status = wait_for_status(&worker, "it is renewed", PATIENCE, renewed).await?;
     assert!(waits(&status), "{status}");
