@@ -140,7 +140,8 @@ async fn what_is_delivered_at_its_second_try_is_accepted_at_once_though_no_more_
 async fn a_fetch_that_may_wait_longer_than_a_drain_does_not_cut_one_short() -> Result<()> {
     let stage = Stage::set("idle", 1).await?;
     let mut connector = stage.to_file(1);
-    connector[FETCH_MAX_WAIT] = json!("600000");
+    // Longer than the 5 s of a drain, not than those of a request.
+    connector[FETCH_MAX_WAIT] = json!("20000");
     let worker = stage.worker(&connector)?;
     let running = |status: &Value| status["state"] == "RUNNING";
     wait_for_status(&worker, "it runs", PATIENCE, running).await?;
