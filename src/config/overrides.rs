@@ -44,7 +44,7 @@ pub const CONSUMER_KEYS: &[Key] = &[
             max: i32::MAX as i64,
         },
         preset: Preset::Value("500"),
-        doc: "How long the broker waits for fetch.min.bytes when the worker is idle; at most an eighth of the worker's task.shutdown.graceful.timeout.ms, as a stop cannot call a fetch back.",
+        doc: "How long the broker waits for fetch.min.bytes when the worker is idle; at most an eighth of the worker's task.shutdown.graceful.timeout.ms, as a stop cannot call a fetch back, and five sixths of request.timeout.ms.",
     },
     Key {
         name: "share.acquire.mode",

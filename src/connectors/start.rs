@@ -346,7 +346,9 @@ fn source_config(
         },
         fetch_min_bytes: size(consumer.fetch_min_bytes),
         fetch_max_bytes: size(consumer.fetch_max_bytes),
-        fetch_max_wait: idle_wait(consumer.fetch_max_wait, drain_timeout),
+        fetch_max_wait: consumer
+            .fetch_max_wait
+            .min(idle_wait(drain_timeout, consumer.client.request_timeout)),
         credentials: consumer.client.credentials(),
         request_timeout: consumer.client.request_timeout,
         metadata_max_age: consumer.client.metadata_max_age,
@@ -355,10 +357,12 @@ fn source_config(
 }
 
 /// A fetch cannot be called back: what ends has to wait for its answer, which
-/// may bring records that are still to be delivered.
-fn idle_wait(wanted: Duration, drain_timeout: Duration) -> Duration {
-    let longest = drain_timeout / FETCHES_IN_A_DRAIN;
-    wanted.min(longest.max(SHORTEST_IDLE_WAIT))
+/// may bring records that are still to be delivered. An answer that comes later
+/// than requests may take is none.
+fn idle_wait(drain_timeout: Duration, request_timeout: Duration) -> Duration {
+    let of_drain = drain_timeout / FETCHES_IN_A_DRAIN;
+    let longest = of_drain.min(request_timeout / 6 * 5);
+    longest.max(SHORTEST_IDLE_WAIT)
 }
 
 fn pipeline_spec(
@@ -511,14 +515,16 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_fetch_leaves_a_drain_the_time_for_what_it_brings() {
+    fn an_idle_fetch_leaves_time_for_what_it_brings_and_for_its_answer() {
         let second = Duration::from_secs(1);
-        let preset = Duration::from_millis(500);
-        assert_eq!(idle_wait(preset, 5 * second), preset, "by default");
-        assert_eq!(idle_wait(25 * second, 60 * second), 7500 * second / 1000);
-        assert_eq!(idle_wait(25 * second, second / 2), second / 16);
-        assert_eq!(idle_wait(25 * second, Duration::ZERO), SHORTEST_IDLE_WAIT);
-        assert_eq!(idle_wait(Duration::ZERO, Duration::ZERO), Duration::ZERO);
+        assert!(
+            idle_wait(5 * second, 30 * second) > second / 2,
+            "the default"
+        );
+        assert_eq!(idle_wait(60 * second, 30 * second), 7500 * second / 1000);
+        assert_eq!(idle_wait(second / 2, 30 * second), second / 16);
+        assert_eq!(idle_wait(Duration::ZERO, 30 * second), SHORTEST_IDLE_WAIT);
+        assert_eq!(idle_wait(600 * second, 30 * second), 25 * second);
     }
 
     #[test]
