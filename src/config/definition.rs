@@ -229,18 +229,6 @@ impl<'a> Reader<'a> {
             .contains_key(&format!("{}{name}", self.prefix))
     }
 
-    /// Reads a key of this table for its faults alone.
-    pub fn check(&mut self, key: &Key) {
-        match key.kind {
-            Kind::Boolean => drop(self.boolean(key.name)),
-            Kind::Int { .. } => drop(self.optional_int(key.name)),
-            Kind::DurationMs => drop(self.optional_duration(key.name)),
-            Kind::Size => drop(self.size(key.name)),
-            Kind::Choice(_) => drop(self.optional_choice(key.name)),
-            Kind::Text | Kind::List | Kind::Secret => {}
-        }
-    }
-
     #[must_use]
     pub fn boolean(&mut self, name: &'static str) -> bool {
         self.read(name, |text| match text.to_ascii_lowercase().as_str() {

@@ -9,17 +9,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use super::definition::{Faults, Key, Kind, Properties, Reader};
+use super::definition::{Faults, Key, Kind};
 use super::files;
 use super::layers::Layer;
 use super::notes::Notes;
 use super::secrets::{is_address, is_secret};
-use super::{unread, worker};
+use super::unread;
+use super::worker::{self, Checked, WorkerConfig};
 
 const OURS: &str = "SLUICE_";
 const CONNECT: &str = "CONNECT_";
 const SINK: &str = "SLUICE_SINK_";
 const OPENTELEMETRY: &str = "OTEL_";
+/// What origins begin with.
+const ENVIRONMENT: &str = "environment ";
 
 /// Variables by name, passed in so that tests need no process of their own.
 #[derive(Clone, Default)]
@@ -78,10 +81,7 @@ pub fn read(environment: &Environment) -> FromEnvironment {
         } else if let Some(key) = name.strip_prefix(CONNECT) {
             put(&mut lower, &mut found.faults, name, key, value);
         } else if is_opentelemetrys(name) && !value.is_empty() {
-            match unfit(name, value) {
-                Some(fault) => found.notes.add(name, format!("is not used: {fault}")),
-                None => put(&mut lower, &mut found.faults, name, name, value),
-            }
+            put(&mut lower, &mut found.faults, name, name, value);
         } else if let Some(reason) = unread::reason(name, value).filter(|_| !value.is_empty()) {
             found.notes.no_effect(name, &reason);
         }
@@ -99,6 +99,24 @@ pub fn read(environment: &Environment) -> FromEnvironment {
 }
 
 impl FromEnvironment {
+    /// Leaves out what a worker that was read by it finds wrong with variables
+    /// that platforms set for all programs alike. It may fit others;
+    /// OpenTelemetry wants it to be told and not used. Whether there was any:
+    /// the rest may now be wrong, or right, without it.
+    pub(super) fn leave_out_unfit(&mut self, worker: &Checked<WorkerConfig>) -> bool {
+        let mut is_any = false;
+        for fault in worker.faults.iter() {
+            let origin = worker.settings.origin(&fault.key);
+            let variable = origin.strip_prefix(ENVIRONMENT).unwrap_or_default();
+            if variable.starts_with(OPENTELEMETRY) && self.worker.remove(&fault.key) {
+                let message = format!("is not used: {}", fault.message);
+                self.notes.add(variable, message);
+                is_any = true;
+            }
+        }
+        is_any
+    }
+
     fn take_connector(
         &mut self,
         variable: &str,
@@ -145,22 +163,12 @@ fn opentelemetrys(key: &str) -> Option<&'static Key> {
     keys.find(|it| it.name == key)
 }
 
-/// What is wrong with a variable that platforms set for every program. It may
-/// fit others; OpenTelemetry wants it to be told and left alone.
-fn unfit(name: &str, value: &str) -> Option<String> {
-    let key = opentelemetrys(&decode(name))?;
-    let properties = Properties::from([(key.name.to_owned(), value.to_owned())]);
-    let mut faults = Faults::default();
-    Reader::new(&properties, "", std::slice::from_ref(key), &mut faults).check(key);
-    faults.iter().next().map(|fault| fault.message.clone())
-}
-
 fn is_secret_of_opentelemetrys(key: &str) -> bool {
     opentelemetrys(key).is_some_and(|it| it.kind == Kind::Secret)
 }
 
 fn origin(variable: &str) -> String {
-    format!("environment {variable}")
+    format!("{ENVIRONMENT}{variable}")
 }
 
 /// Puts a variable's value, or for a secret's `_FILE` that file's content.
@@ -331,32 +339,6 @@ mod tests {
         );
         let notes: Vec<_> = found.notes.iter().map(|it| &*it.key).collect();
         assert_eq!(notes, ["OTEL_LOGS_EXPORTER"]);
-    }
-
-    /// Platforms set them for all programs alike.
-    #[test]
-    fn what_does_not_fit_of_opentelemetrys_variables_is_told_and_stops_nobody() {
-        let variables = [
-            ("OTEL_TRACES_EXPORTER", "console"),
-            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
-            ("OTEL_TRACES_SAMPLER", "xray"),
-            ("OTEL_SDK_DISABLED", "1"),
-            ("OTEL_BSP_SCHEDULE_DELAY", "soon"),
-            ("OTEL_BSP_MAX_QUEUE_SIZE", "0"),
-        ];
-        let found = read_all(variables);
-        assert!(found.faults.is_empty(), "{}", found.faults);
-        assert!(found.worker.is_empty(), "{:?}", found.worker);
-        let told: Vec<String> = found.notes.iter().map(ToString::to_string).collect();
-        for (name, value) in variables {
-            let note = told.iter().find(|it| it.starts_with(name)).unwrap();
-            assert!(
-                note.contains("is not used: ") && note.contains(value),
-                "{note}"
-            );
-        }
-        let ours = read_all([("SLUICE_OTEL_TRACES_EXPORTER", "console")]);
-        assert_eq!(ours.worker.get("otel.traces.exporter"), Some("console"));
     }
 
     #[test]

@@ -61,6 +61,11 @@ impl Layer {
         self.0.insert(key.into(), entry);
     }
 
+    /// Whether it said anything about that key; now it does not.
+    pub fn remove(&mut self, key: &str) -> bool {
+        self.0.remove(key).is_some()
+    }
+
     /// Adds what another layer says about keys that this one does not speak of.
     pub fn or(&mut self, lower: Self) {
         for (key, entry) in lower.0 {

@@ -96,8 +96,8 @@ impl Loaded {
 /// Reads all places and finds all that is wrong with them.
 pub fn load(places: &Places, plugins: &Plugins) -> Result<Loaded, ConfigError> {
     let mut faults = Faults::default();
-    let environment = env::read(&places.environment);
-    faults.absorb(environment.faults);
+    let mut environment = env::read(&places.environment);
+    faults.absorb(std::mem::take(&mut environment.faults));
     let set = gather::command_line(&places.set, &mut faults);
     let file = match &places.worker_file {
         Some(path) => files::read(path, &mut faults),
@@ -106,18 +106,24 @@ pub fn load(places: &Places, plugins: &Plugins) -> Result<Loaded, ConfigError> {
     let is_readable = file.is_some();
     let connectors = gather::connectors(
         &places.connector_files,
-        environment.connectors,
+        std::mem::take(&mut environment.connectors),
         set.connectors,
         &mut faults,
     );
 
-    let layers = [
-        WorkerConfig::defaults(),
-        file.unwrap_or_default(),
-        environment.worker,
-        set.worker,
-    ];
-    let mut worker = read_worker(Settings::merge(layers)?, &places.environment, plugins);
+    let file = file.unwrap_or_default();
+    let mut worker = loop {
+        let layers = [
+            WorkerConfig::defaults(),
+            file.clone(),
+            environment.worker.clone(),
+            set.worker.clone(),
+        ];
+        let worker = read_worker(Settings::merge(layers)?, &places.environment, plugins);
+        if !environment.leave_out_unfit(&worker) {
+            break worker;
+        }
+    };
     worker.notes.extend(environment.notes);
     if !is_readable {
         // What the file would have said is missing everywhere below.

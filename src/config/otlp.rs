@@ -2,12 +2,15 @@
 //! defines, as keys of the worker (`OTEL_EXPORTER_OTLP_ENDPOINT` is
 //! `otel.exporter.otlp.endpoint`), for all signals and for each alone.
 
+use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use axum::http::{HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
 
 use super::definition::{Faults, Key, Kind, Preset, Properties, Reader, Secret, key, list_items};
+use crate::pem::{self, KeyFlaw};
 
 const DISABLED: &str = "otel.sdk.disabled";
 const SERVICE_NAME: &str = "otel.service.name";
@@ -223,6 +226,11 @@ impl OtlpConfig {
             Protocol::Grpc => endpoint,
             Protocol::HttpProtobuf => format!("{}{}", endpoint.trim_end_matches('/'), signal.path),
         };
+        let turned_on_by = match (exporter, &own.endpoint) {
+            (Some(_), _) => signal.exporter,
+            (None, Some(_)) => signal.endpoint,
+            (None, None) => ENDPOINT,
+        };
         let endpoint = own.endpoint.or_else(|| all.endpoint.map(of_all));
         let is_on = match exporter {
             Some(exporter) => exporter == "otlp",
@@ -244,10 +252,11 @@ impl OtlpConfig {
             service_name: service_name(&mut reader, &attributes),
             attributes,
         };
-        let is_on = is_on && !reader.boolean(DISABLED);
+        let is_disabled = reader.boolean(DISABLED);
+        let is_on = is_on && !is_disabled;
         if is_on && !cfg!(feature = "otel") {
             reader.fault(
-                ENDPOINT,
+                turned_on_by,
                 "this program was built without OpenTelemetry; build it with the feature otel, or \
                  unset it",
             );
@@ -297,7 +306,7 @@ impl Given {
             headers: reader.secret(signal.headers).map(|it| (signal.headers, it)),
             timeout,
             compression: reader.optional_choice(signal.compression),
-            certificate: file(reader, signal.certificate),
+            certificate: file(reader, signal.certificate, check_certificates),
             client: client_files(reader, signal),
         }
     }
@@ -305,7 +314,11 @@ impl Given {
 
 fn client_files(reader: &mut Reader<'_>, signal: &Signal) -> Option<ClientFiles> {
     let (certificate, key) = (signal.client_certificate, signal.client_key);
-    match (file(reader, certificate), file(reader, key)) {
+    let files = (
+        file(reader, certificate, check_certificates),
+        file(reader, key, check_key),
+    );
+    match files {
         (Some(certificate), Some(key)) => Some(ClientFiles { certificate, key }),
         (None, None) => None,
         (Some(_), None) => {
@@ -323,17 +336,38 @@ fn given_text(reader: &mut Reader<'_>, name: &'static str) -> Option<String> {
     reader.optional_text(name).filter(|it| !it.is_empty())
 }
 
-fn file(reader: &mut Reader<'_>, name: &'static str) -> Option<PathBuf> {
+/// A file whose content is as it is to be.
+fn file(
+    reader: &mut Reader<'_>,
+    name: &'static str,
+    check: impl Fn(&[u8]) -> Result<(), String>,
+) -> Option<PathBuf> {
     let path = PathBuf::from(given_text(reader, name)?);
-    if !path.is_file() {
-        reader.fault(name, format!("{} is not a file", path.display()));
+    let flaw = match fs::read(&path) {
+        _ if !path.is_file() => Some("is not a file".to_owned()),
+        Ok(content) => check(&content).err(),
+        Err(error) => Some(format!("cannot be read: {error}")),
+    };
+    if let Some(flaw) = flaw {
+        reader.fault(name, format!("{} {flaw}", path.display()));
     }
     Some(path)
 }
 
+fn check_certificates(pem: &[u8]) -> Result<(), String> {
+    pem::certificates(pem).map(drop).map_err(str::to_owned)
+}
+
+fn check_key(pem: &[u8]) -> Result<(), String> {
+    pem::key(pem, None).map(drop).map_err(|flaw| match flaw {
+        KeyFlaw::Key(flaw) => flaw,
+        KeyFlaw::Password(_) => "is locked; give one that is not".to_owned(),
+    })
+}
+
 fn is_address(text: &str) -> bool {
     let address = reqwest::Url::parse(text);
-    address.is_ok_and(|it| it.scheme().starts_with("http") && it.has_host())
+    address.is_ok_and(|it| matches!(it.scheme(), "http" | "https") && it.has_host())
 }
 
 /// Names and values, parted by commas; `None` where one is not of that form.
@@ -354,11 +388,17 @@ fn read_headers(
     let mut read = Vec::new();
     for pair in pairs(headers.reveal()) {
         match pair {
-            Some((header, value)) => read.push((header, Secret::new(value))),
-            None => reader.fault(name, "is not name=value, parted by commas"),
+            Some((header, value)) if is_header(&header, &value) => {
+                read.push((header, Secret::new(value)));
+            }
+            _ => reader.fault(name, "is not name=value, parted by commas"),
         }
     }
     read
+}
+
+fn is_header(name: &str, value: &str) -> bool {
+    HeaderName::try_from(name).is_ok() && HeaderValue::try_from(value).is_ok()
 }
 
 fn service_name(reader: &mut Reader<'_>, attributes: &[(String, String)]) -> String {

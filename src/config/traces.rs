@@ -19,6 +19,9 @@ const EXPORT_TIMEOUT: &str = "otel.bsp.export.timeout";
 const SLOW: &str = "trace.slow.record.ms";
 const RATE: &str = "trace.max.records.per.second";
 
+/// The most spans of one export, if nobody says.
+const BATCHED: i64 = 512;
+
 const SPANS: Kind = Kind::Int {
     min: 1,
     max: 1 << 20,
@@ -94,8 +97,8 @@ pub const KEYS: &[Key] = &[
     key(
         BATCH,
         SPANS,
-        Preset::Value("512"),
-        "The most spans of one export.",
+        Preset::Unset,
+        "The most spans of one export. Unset: 512, or as many as may wait if those are fewer.",
     ),
     key(
         EXPORT_TIMEOUT,
@@ -146,15 +149,9 @@ impl TraceConfig {
 
 fn read_sampling(reader: &mut Reader<'_>) -> Sampling {
     let sampler = reader.choice(SAMPLER);
-    let text = reader.text(SAMPLER_ARG);
-    let ratio = text.parse().ok().filter(|it| (0.0..=1.0).contains(it));
-    let ratio = ratio.unwrap_or_else(|| {
-        reader.fault(SAMPLER_ARG, format!("{text:?} is not a number from 0 to 1"));
-        1.0
-    });
     let root = match sampler.trim_start_matches("parentbased_") {
         "always_off" => 0.0,
-        "traceidratio" => ratio,
+        "traceidratio" => read_ratio(reader),
         _ => 1.0,
     };
     match sampler.starts_with("parentbased_") {
@@ -163,17 +160,27 @@ fn read_sampling(reader: &mut Reader<'_>) -> Sampling {
     }
 }
 
+/// Other samplers' arguments are none of a ratio's.
+fn read_ratio(reader: &mut Reader<'_>) -> f64 {
+    let text = reader.text(SAMPLER_ARG);
+    let ratio = text.parse().ok().filter(|it| (0.0..=1.0).contains(it));
+    ratio.unwrap_or_else(|| {
+        reader.fault(SAMPLER_ARG, format!("{text:?} is not a number from 0 to 1"));
+        1.0
+    })
+}
+
 fn read_batch(reader: &mut Reader<'_>) -> BatchSettings {
-    let batch = BatchSettings {
-        delay: reader.positive_duration(DELAY),
-        queue: reader.int(QUEUE) as usize,
-        batch: reader.int(BATCH) as usize,
-    };
-    if batch.batch > batch.queue {
-        let (of, queue) = (batch.batch, batch.queue);
-        reader.fault(BATCH, format!("{of} is more than {QUEUE}, {queue}"));
+    let queue = reader.int(QUEUE);
+    let batch = reader.optional_int(BATCH);
+    if let Some(batch) = batch.filter(|it| *it > queue) {
+        reader.fault(BATCH, format!("{batch} is more than {QUEUE}, {queue}"));
     }
-    batch
+    BatchSettings {
+        delay: reader.positive_duration(DELAY),
+        queue: queue as usize,
+        batch: batch.unwrap_or(BATCHED.min(queue)) as usize,
+    }
 }
 
 #[cfg(test)]
@@ -267,12 +274,15 @@ mod tests {
     #[test]
     fn exports_are_packed_and_signed_as_is_said_for_all_or_for_one() {
         let folder = tempfile::tempdir().unwrap();
-        let file = |name: &str| {
+        let pair = rcgen::generate_simple_self_signed(vec!["worker".to_owned()]).unwrap();
+        let file = |name: &str, pem: &str| {
             let path = folder.path().join(name);
-            std::fs::write(&path, "").unwrap();
+            std::fs::write(&path, pem).unwrap();
             path
         };
-        let (certificate, key, other) = (file("certificate"), file("key"), file("other"));
+        let (certificate, other) = (pair.cert.pem(), pair.cert.pem());
+        let (certificate, other) = (file("certificate", &certificate), file("other", &other));
+        let key = file("key", &pair.signing_key.serialize_pem());
         let [certificate_text, key_text, other_text] =
             [&certificate, &key, &other].map(|it| it.to_str().unwrap());
         let all = [
@@ -333,6 +343,19 @@ mod tests {
         );
         let ratio = sampling("parentbased_traceidratio", "0.01");
         assert_eq!(ratio, Sampling::ratio(0.01).following_parents());
+        assert_eq!(sampling("always_on", "endpoint=http://agent:5778"), on);
+    }
+
+    #[test]
+    fn an_export_is_never_of_more_spans_than_may_wait() {
+        let batch = |settings: &[(&str, &str)]| {
+            let settings = [&[COLLECTOR], settings].concat();
+            let batch = sound(&settings).unwrap().batch;
+            (batch.queue, batch.batch)
+        };
+        assert_eq!(batch(&[]), (2048, 512));
+        assert_eq!(batch(&[(QUEUE, "256")]), (256, 256));
+        assert_eq!(batch(&[(QUEUE, "256"), (BATCH, "200")]), (256, 200));
     }
 
     #[test]
@@ -340,7 +363,6 @@ mod tests {
         let (_, faults) = read(&[
             (ENDPOINT, "collector:4317"),
             (SAMPLER, "jaeger_remote"),
-            (SAMPLER_ARG, "2"),
             (PROTOCOL, "http/json"),
             (HEADERS, "hush"),
             (RESOURCE, "a"),
@@ -352,7 +374,6 @@ mod tests {
         for part in [
             "otel.exporter.otlp.endpoint: is no address",
             "\"jaeger_remote\" is not one of always_on",
-            "otel.traces.sampler.arg: \"2\" is not a number from 0 to 1",
             "\"http/json\" is not one of grpc, http/protobuf",
             "otel.exporter.otlp.headers: is not name=value",
             "otel.resource.attributes: is not name=value",
@@ -364,5 +385,13 @@ mod tests {
             assert!(faults.contains(part), "{part}: {faults}");
         }
         assert!(!faults.contains("hush"), "{faults}");
+        let ratio = [(SAMPLER, "traceidratio"), (SAMPLER_ARG, "2")];
+        let told = "otel.traces.sampler.arg: \"2\" is not a number from 0 to 1";
+        assert_eq!(read(&ratio).1, told);
+        for headers in ["hush hush=1", "a=hush%0Ahush"] {
+            let (_, faults) = read(&[(HEADERS, headers)]);
+            assert!(faults.starts_with(HEADERS), "{faults}");
+            assert!(!faults.contains("hush"), "{faults}");
+        }
     }
 }

@@ -125,6 +125,28 @@ async fn a_worker_whose_sdk_is_disabled_sends_nothing() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_starts_whatever_its_platform_sets_for_all_programs() -> Result<()> {
+    let collector = collector().await?;
+    let worker = Worker::start(
+        &options(&[])
+            .environment("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+            .environment("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url("/"))
+            .environment("OTEL_TRACES_SAMPLER", "parentbased_jaeger_remote")
+            .environment(
+                "OTEL_TRACES_SAMPLER_ARG",
+                "endpoint=http://agent:14250,pollingIntervalMs=5000,initialSamplingRate=0.25",
+            ),
+    )?;
+    let joined = |line: &str| line.contains("joined the share group");
+    worker.wait_for_log(joined, PATIENCE).await?;
+    assert_eq!(worker.stop(PATIENCE).await?.code(), Some(0));
+    let log = worker.stderr()?;
+    ensure!(log.contains("OTEL_TRACES_SAMPLER: is not used"), "{log}");
+    ensure!(log.contains("records are traced"), "{log}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_could_not_start_pushes_what_it_counted() -> Result<()> {
     let collector = collector().await?;
     let worker = Worker::start(

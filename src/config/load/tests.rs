@@ -270,3 +270,129 @@ fn notes_name_their_place() {
     assert!(notes[0].starts_with("worker: group.id: has no effect here"));
     assert!(notes[1].starts_with("connector orders-to-file: consumer.override.check.crcs: "));
 }
+
+/// What a worker says to variables of its platform: the notes.
+fn told_of(variables: &[(&str, &str)]) -> String {
+    let folder = Folder::new();
+    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    let places = Places {
+        environment: Environment::of(variables.iter().map(owned).collect()),
+        ..folder.places(ORDERS)
+    };
+    let loaded = loaded(&places);
+    assert_eq!(faults(&loaded), "", "{variables:?}");
+    let notes: Vec<_> = loaded.notes().iter().map(ToString::to_string).collect();
+    notes.join("\n")
+}
+
+/// Platforms set them for all programs alike.
+#[test]
+fn what_does_not_fit_of_opentelemetrys_variables_is_told_and_stops_nobody() {
+    let unfit = [
+        ("OTEL_SDK_DISABLED", "1"),
+        ("OTEL_TRACES_EXPORTER", "console"),
+        ("OTEL_METRICS_EXPORTER", "console"),
+        ("OTEL_TRACES_SAMPLER", "parentbased_jaeger_remote"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "0"),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "0"),
+        ("OTEL_BSP_EXPORT_TIMEOUT", "soon"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "0"),
+        ("OTEL_METRIC_EXPORT_TIMEOUT", "0"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317"),
+        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "collector"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "0"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "no pair"),
+        ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "no header=1"),
+        ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nowhere.pem"),
+        ("OTEL_EXPORTER_OTLP_METRICS_CERTIFICATE", "Cargo.toml"),
+        ("OTEL_EXPORTER_OTLP_CLIENT_KEY", "/nowhere.key"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "team"),
+    ];
+    let ways: [&[(&str, &str)]; 3] = [
+        &[],
+        &[("OTEL_SDK_DISABLED", "true")],
+        &[
+            ("OTEL_TRACES_EXPORTER", "none"),
+            ("OTEL_METRICS_EXPORTER", "none"),
+        ],
+    ];
+    for one in unfit {
+        for way in ways.iter().filter(|way| way.iter().all(|it| it.0 != one.0)) {
+            let told = told_of(&[&[one], *way].concat());
+            let note = format!("worker: {}: is not used: ", one.0);
+            assert!(told.starts_with(&note), "{one:?} {way:?}: {told:?}");
+            assert!(!told.contains('\n'), "only that: {told}");
+        }
+    }
+    assert_eq!(told_of(&unfit).lines().count(), unfit.len());
+}
+
+#[test]
+fn what_fits_of_opentelemetrys_variables_only_with_another_goes_when_that_does() {
+    let sampler = ("OTEL_TRACES_SAMPLER", "parentbased_jaeger_remote");
+    let of_jaegers = (
+        "OTEL_TRACES_SAMPLER_ARG",
+        "endpoint=http://agent:14250,pollingIntervalMs=5000",
+    );
+    let told = told_of(&[sampler, of_jaegers]);
+    assert!(told.contains("OTEL_TRACES_SAMPLER: is not used"), "{told}");
+    assert_eq!(told_of(&[("OTEL_BSP_MAX_QUEUE_SIZE", "256")]), "");
+    let batch = ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "300");
+    let told = told_of(&[("OTEL_BSP_MAX_QUEUE_SIZE", "256"), batch]);
+    assert!(
+        told.starts_with("worker: OTEL_BSP_MAX_EXPORT_BATCH_SIZE: is not used"),
+        "{told}"
+    );
+    let folder = Folder::new();
+    let pair = rcgen::generate_simple_self_signed(vec!["worker".to_owned()]).unwrap();
+    let key = folder.file("key", &pair.signing_key.serialize_pem());
+    let told = told_of(&[("OTEL_EXPORTER_OTLP_CLIENT_KEY", key.to_str().unwrap())]);
+    let note =
+        "OTEL_EXPORTER_OTLP_CLIENT_KEY: is not used: needs otel.exporter.otlp.client.certificate";
+    assert!(told.ends_with(note), "{told}");
+}
+
+/// Somebody meant this worker with them.
+#[test]
+fn what_is_said_to_the_worker_itself_is_refused_where_it_does_not_fit() {
+    let folder = Folder::new();
+    let mut places = folder.places(ORDERS);
+    places.set = vec!["otel.traces.sampler.arg=2".to_owned()];
+    places.environment = environment([
+        ("OTEL_TRACES_SAMPLER", "traceidratio"),
+        ("OTEL_TRACES_SAMPLER_ARG", "3"),
+        ("SLUICE_OTEL_TRACES_EXPORTER", "console"),
+        ("CONNECT_OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317"),
+    ]);
+    let loaded = loaded(&places);
+    let told = faults(&loaded);
+    let keys = [
+        "otel.exporter.otlp.endpoint",
+        "otel.traces.exporter",
+        "otel.traces.sampler.arg",
+    ];
+    let found: Vec<_> = loaded
+        .worker
+        .faults
+        .iter()
+        .map(|it| it.key.as_str())
+        .collect();
+    assert_eq!(found, keys, "{told}");
+    assert!(told.contains("\"2\" is not a number from 0 to 1"), "{told}");
+}
+
+/// What a file says holds again when a variable over it does not fit.
+#[test]
+fn a_variable_that_does_not_fit_hides_nothing() {
+    let folder = Folder::new();
+    let mut places = folder.places(ORDERS);
+    let worker = format!("{WORKER}otel.exporter.otlp.endpoint=http://ours:4317\n");
+    places.worker_file = Some(folder.file("worker.properties", &worker));
+    places.environment = environment([("OTEL_EXPORTER_OTLP_ENDPOINT", "theirs:4317")]);
+    let loaded = loaded(&places);
+    assert_eq!(faults(&loaded), "");
+    let traces = loaded.worker.config.traces.unwrap();
+    assert_eq!(traces.otlp.endpoint, "http://ours:4317");
+}
