@@ -13,7 +13,11 @@ use sluice_actors::trace_context::{Parent, TRACEPARENT, TRACESTATE};
 
 use crate::telemetry::traces::{RequestTracer, ServedRequest};
 
-/// Has a request answered, and tells how.
+/// What asks for these comes again and again, and tells nobody's story.
+const PROBES: [&str; 4] = ["/health", "/health/live", "/health/ready", "/metrics"];
+
+/// Has a request answered, and tells how, unless it is a probe that no sampled
+/// client sent.
 pub(super) async fn traced(
     State(tracer): State<Arc<dyn RequestTracer>>,
     request: Request,
@@ -23,8 +27,19 @@ pub(super) async fn traced(
     let answer = next.run(request).await;
     served.status = answer.status().as_u16();
     served.ended = SystemTime::now();
-    tracer.served(served);
+    if is_sampled(served.parent.as_ref()) || !is_probe(&served) {
+        tracer.served(served);
+    }
     answer
+}
+
+fn is_sampled(parent: Option<&Parent>) -> bool {
+    parent.is_some_and(|it| it.context.is_sampled)
+}
+
+fn is_probe(request: &ServedRequest) -> bool {
+    let route = request.route.as_deref();
+    route.is_some_and(|route| PROBES.contains(&route))
 }
 
 /// A request that has just come.

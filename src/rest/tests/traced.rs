@@ -31,7 +31,7 @@ async fn each_request_is_told_by_its_route_and_with_its_answer() {
         (Method::GET, "/connectors/orders/status/"),
         (Method::GET, "/connectors/none/status?a=b"),
         (Method::GET, "/nowhere"),
-        (Method::DELETE, "/health"),
+        (Method::DELETE, "/admin/loggers"),
     ] {
         setting.ask(method, path).await;
     }
@@ -53,7 +53,13 @@ async fn each_request_is_told_by_its_route_and_with_its_answer() {
             ("GET", status, "/connectors/orders/status", None, 200),
             ("GET", status, "/connectors/none/status", Some("a=b"), 404),
             ("GET", None, "/nowhere", None, 404),
-            ("DELETE", Some("/health"), "/health", None, 405),
+            (
+                "DELETE",
+                Some("/admin/loggers"),
+                "/admin/loggers",
+                None,
+                405
+            ),
         ]
     );
     assert!(heard.iter().all(|it| it.began <= it.ended));
@@ -76,4 +82,26 @@ async fn a_client_says_what_its_own_span_is() {
     let parent = heard[0].parent.as_ref().unwrap();
     assert_eq!(parent.context.to_string(), PARENT);
     assert_eq!(heard[0].host.as_deref(), Some("worker:8083"));
+}
+
+#[actix::test]
+async fn a_probe_is_told_only_if_a_sampled_client_sends_it() {
+    let heard = Arc::new(Heard::default());
+    let tracer = Arc::clone(&heard) as Arc<dyn RequestTracer>;
+    let setting = Setting::traced(Some(tracer)).await;
+    let not_sampled = PARENT.replace("-01", "-00");
+    for path in ["/health", "/health/live/", "/health/ready", "/metrics"] {
+        for parent in [None, Some(PARENT), Some(&not_sampled)] {
+            let mut request = Request::builder().uri(path);
+            if let Some(parent) = parent {
+                request = request.header(TRACEPARENT, parent);
+            }
+            let request = request.body(Body::empty()).unwrap();
+            setting.router.clone().oneshot(request).await.unwrap();
+        }
+        let heard = std::mem::take(&mut *heard.0.lock());
+        let parents = heard.iter().map(|it| it.parent.as_ref().unwrap());
+        let parents: Vec<_> = parents.map(|it| it.context.to_string()).collect();
+        assert_eq!(parents, [PARENT], "{path}");
+    }
 }
