@@ -113,7 +113,6 @@ impl Spans {
         let mut own = Vec::new();
         match &lived.step {
             Step::Put { task, batch } => {
-                span.span_kind = SpanKind::Client;
                 own.push(text(TASK, i64::from(*task)));
                 if let Some(batch) = batch {
                     span.links.links.push(link(*batch));
@@ -148,7 +147,6 @@ impl Spans {
 
     pub(super) fn of_put(&self, put: &FinishedPut, clock: Clock) -> SpanData {
         let mut span = self.span(put.context, &TraceState::NONE, "put".into(), clock);
-        span.span_kind = SpanKind::Client;
         span.start_time = clock.time_of(put.began);
         span.end_time = clock.time_of(put.ended);
         span.attributes = self.common.with([

@@ -108,6 +108,9 @@ async fn a_delivery_is_a_span_below_its_producers_with_its_steps_below_it() {
     assert_eq!(root.events[0].name, "confirmed");
     let names: Vec<_> = steps.iter().map(|it| &*it.name).collect();
     assert_eq!(names, ["acquire", "convert", "queue", "put", "settle"]);
+    // Only the settlement asks the broker.
+    let is_client = |it: &SpanData| it.span_kind == SpanKind::Client;
+    assert_eq!(steps.iter().position(is_client), Some(4));
     for (before, after) in steps.iter().zip(&steps[1..]) {
         assert_eq!(before.end_time, after.start_time);
     }
