@@ -69,6 +69,7 @@ struct Descent {
 struct Passage {
     partition: Arc<SourcePartition>,
     first_offset: i64,
+    /// Of those that were open at the last look.
     last_offset: i64,
     acquired_at: Instant,
     /// Up to the queue, and when each began.
@@ -80,16 +81,20 @@ struct Passage {
 }
 
 impl Passage {
-    fn is_open(&self, ledger: &Ledger, acquisition: u32) -> bool {
+    fn is_open(&mut self, ledger: &Ledger, acquisition: u32) -> bool {
         // From behind: what came first is settled first, as a rule.
         let mut offsets = (self.first_offset..=self.last_offset).rev();
-        offsets.any(|offset| {
+        let open = offsets.find(|offset| {
             ledger.has(Entry {
                 partition: &self.partition,
-                offset,
+                offset: *offset,
                 acquisition,
             })
-        })
+        });
+        // Those behind it never open again: while it stays open, the next look
+        // finds it at once.
+        self.last_offset = open.unwrap_or(self.last_offset);
+        open.is_some()
     }
 
     fn descent(&self, offset: i64) -> Option<&Descent> {
@@ -220,11 +225,12 @@ impl Passages {
         ledger: &Ledger,
         now: Instant,
     ) -> bool {
-        while let Some(oldest) = self.0.first_entry() {
+        while let Some(mut oldest) = self.0.first_entry() {
+            let acquisition = *oldest.key();
             if oldest.get().acquired_at + than >= now {
                 return false;
             }
-            if oldest.get().is_open(ledger, *oldest.key()) {
+            if oldest.get_mut().is_open(ledger, acquisition) {
                 return true;
             }
             oldest.remove();
@@ -243,5 +249,32 @@ impl Passages {
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.0.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::books::tests::batch;
+
+    const SLOW: Duration = Duration::from_secs(1);
+
+    /// Else each settlement would look at all of them again while one record
+    /// stays open.
+    #[test]
+    fn what_is_settled_behind_an_open_record_is_looked_at_once() {
+        let (mut passages, mut ledger) = (Passages::default(), Ledger::default());
+        let batch = batch(0..1000, 1);
+        let (until, now) = (batch.lock_deadline, batch.acquired_at);
+        let open = [(0, 1)].into_iter();
+        let acquisition = ledger.acquire(&batch.partition, open, until, now);
+        passages.begin(&batch, acquisition);
+        let later = now + 2 * SLOW;
+        assert!(passages.some_took_longer(SLOW, &ledger, later));
+        assert_eq!(passages.0[&acquisition].last_offset, 0);
+        assert!(passages.some_took_longer(SLOW, &ledger, later));
+        let settled = Ledger::default();
+        assert!(!passages.some_took_longer(SLOW, &settled, later));
+        assert_eq!(passages.len(), 0);
     }
 }
