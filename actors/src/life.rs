@@ -19,7 +19,7 @@ use crate::trace_context::{Parent, TraceContext};
 
 /// A record that is held for days keeps so many steps, and so many events in
 /// each: the first ones and the last.
-const MOST: usize = 100;
+const MOST: usize = 20;
 
 /// Why a record is traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -83,7 +83,7 @@ fn a_record_that_is_held_for_long_keeps_its_first_and_last_steps() {
     (0..1000).for_each(|_| life.note(Event::Renewed, now));
     life.note(Event::Delivered, now);
     let finished = life.end(End::Confirmed, now);
-    assert_eq!((finished.steps.len(), finished.left_out), (MOST, 901));
+    assert_eq!((finished.steps.len(), finished.left_out), (MOST, 981));
     assert_eq!(finished.steps[0].step, Step::Acquire);
     let last = &finished.steps[MOST - 1].events;
     assert_eq!((last.len(), last[0].1.name()), (MOST, "retry"));
