@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
+use opentelemetry_sdk::error::OTelSdkError;
 use reqwest::Url;
 use sluice_actors::retry::RetryPolicy;
 use tokio::runtime::Handle;
@@ -66,7 +66,8 @@ impl Collector {
         self.delivery.closing.clone()
     }
 
-    pub(super) async fn send(&self, message: Vec<u8>) -> OTelSdkResult {
+    /// How many of its spans or data points the collector refused.
+    pub(super) async fn send(&self, message: Vec<u8>) -> Result<u64, OTelSdkError> {
         let delivery = Arc::clone(&self.delivery);
         let sent = self
             .runtime
@@ -78,14 +79,14 @@ impl Collector {
 }
 
 impl Delivery {
-    async fn send(&self, message: Vec<u8>) -> Result<(), String> {
+    async fn send(&self, message: Vec<u8>) -> Result<u64, String> {
         let body = self.packed(message).map_err(|error| error.to_string())?;
         let began = Instant::now();
         let mut failures = 0;
         loop {
             let sent = timeout_at(began + self.timeout, self.send_once(body.clone())).await;
             let failure = match sent {
-                Ok(Ok(())) => return Ok(()),
+                Ok(Ok(refused)) => return Ok(refused),
                 Ok(Err(failure)) => failure,
                 Err(_) => return Err(self.gone_silent()),
             };
@@ -107,7 +108,7 @@ impl Delivery {
         }
     }
 
-    async fn send_once(&self, body: Bytes) -> Result<(), Failure> {
+    async fn send_once(&self, body: Bytes) -> Result<u64, Failure> {
         match &self.way {
             Way::Grpc(grpc) => grpc.send(body).await,
             Way::Http(http) => http.send(body).await,

@@ -1,5 +1,8 @@
 //! What spans and metrics are handed to.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
@@ -7,12 +10,13 @@ use opentelemetry_proto::tonic::metrics::v1::{Metric, ResourceMetrics, ScopeMetr
 use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
 use opentelemetry_proto::transform::trace::tonic::group_spans_by_resource_and_scope;
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
 use opentelemetry_sdk::trace::{self, SpanData};
 use prost::Message as _;
 use tokio_util::sync::CancellationToken;
 
 use super::collector::Collector;
+use super::refused::whole;
 use super::resource::resource;
 use crate::config::otlp::OtlpConfig;
 
@@ -24,6 +28,7 @@ const METRICS: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/
 pub(in crate::telemetry) struct SpanExporter {
     collector: Collector,
     resource: ResourceAttributesWithSchema,
+    refused: Arc<AtomicU64>,
 }
 
 impl SpanExporter {
@@ -32,7 +37,14 @@ impl SpanExporter {
         Ok(Self {
             collector: Collector::new(config, TRACES)?,
             resource: ResourceAttributesWithSchema::default(),
+            refused: Arc::default(),
         })
+    }
+
+    /// How many spans of the last export the collector refused, if that is why
+    /// it failed.
+    pub(in crate::telemetry) fn refused(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.refused)
     }
 
     /// Cancelled, nothing is tried again any more.
@@ -45,7 +57,9 @@ impl trace::SpanExporter for SpanExporter {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let resource_spans = group_spans_by_resource_and_scope(batch, &self.resource);
         let message = ExportTraceServiceRequest { resource_spans };
-        self.collector.send(message.encode_to_vec()).await
+        let refused = self.collector.send(message.encode_to_vec()).await?;
+        self.refused.store(refused, Ordering::Relaxed);
+        whole(refused)
     }
 
     fn set_resource(&mut self, resource: &Resource) {
@@ -74,7 +88,11 @@ impl MetricExporter {
         self.collector.closing()
     }
 
-    pub(in crate::telemetry) async fn export(&self, metrics: Vec<Metric>) -> OTelSdkResult {
+    /// How many data points the collector refused.
+    pub(in crate::telemetry) async fn export(
+        &self,
+        metrics: Vec<Metric>,
+    ) -> Result<u64, OTelSdkError> {
         let scope = InstrumentationScope {
             name: "sluice".to_owned(),
             ..InstrumentationScope::default()

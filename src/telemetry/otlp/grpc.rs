@@ -11,9 +11,10 @@ use tonic::client::Grpc as Client;
 use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::metadata::MetadataMap;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Request, Status};
+use tonic::{Code, Request, Response, Status};
 
 use super::failure::{Again, Failure};
+use super::refused::refused;
 use super::tls::{self, Pems};
 use crate::config::otlp::OtlpConfig;
 use crate::http_client::causes;
@@ -53,7 +54,8 @@ impl Grpc {
         })
     }
 
-    pub(super) async fn send(&self, body: Bytes) -> Result<(), Failure> {
+    /// How much of it the collector refused.
+    pub(super) async fn send(&self, body: Bytes) -> Result<u64, Failure> {
         let mut client = Client::new(self.channel.lock().clone());
         if self.is_packed {
             client = client.send_compressed(CompressionEncoding::Gzip);
@@ -65,7 +67,8 @@ impl Grpc {
         let mut request = Request::new(body);
         *request.metadata_mut() = self.metadata.clone();
         let sent = client.unary(request, self.path.clone(), Encoded).await;
-        sent.map(drop).map_err(|status| failure(&status))
+        sent.map(Response::into_inner)
+            .map_err(|status| failure(&status))
     }
 
     /// Makes another connection with the next export. One whose other side is
@@ -95,12 +98,12 @@ fn failure(status: &Status) -> Failure {
     Failure { message, again }
 }
 
-/// Protobufs that are encoded already; an answer is not looked at.
+/// Protobufs that are encoded already; of an answer, how much was refused.
 struct Encoded;
 
 impl Codec for Encoded {
     type Encode = Bytes;
-    type Decode = ();
+    type Decode = u64;
     type Encoder = Self;
     type Decoder = Self;
 
@@ -124,11 +127,10 @@ impl Encoder for Encoded {
 }
 
 impl Decoder for Encoded {
-    type Item = ();
+    type Item = u64;
     type Error = Status;
 
-    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<()>, Status> {
-        from.advance(from.remaining());
-        Ok(Some(()))
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<u64>, Status> {
+        Ok(Some(refused(from.copy_to_bytes(from.remaining()))))
     }
 }

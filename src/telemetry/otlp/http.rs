@@ -12,6 +12,7 @@ use reqwest::{Client, Response, StatusCode, Url};
 use tokio::time::Duration;
 
 use super::failure::{Again, Failure};
+use super::refused::refused;
 use super::tls::Pems;
 use crate::config::otlp::OtlpConfig;
 use crate::http_client::{read_up_to, told};
@@ -69,7 +70,8 @@ impl Http {
         packed.finish().map(Bytes::from)
     }
 
-    pub(super) async fn send(&self, body: Bytes) -> Result<(), Failure> {
+    /// How much of it the collector refused.
+    pub(super) async fn send(&self, body: Bytes) -> Result<u64, Failure> {
         let request = self.client.post(self.endpoint.clone());
         let request = request.headers(self.headers.clone()).body(body);
         let answer = request.send().await.map_err(|error| Failure {
@@ -77,9 +79,9 @@ impl Http {
             again: Again::Later,
         })?;
         let failure = failure(&answer);
-        // What it says is of no use, and its status says the rest.
-        let _ = read_up_to(answer, LONGEST_ANSWER).await;
-        failure.map_or(Ok(()), Err)
+        // Its status says that it was taken, whether the rest comes or not.
+        let body = read_up_to(answer, LONGEST_ANSWER).await;
+        failure.map_or_else(|| Ok(refused(body.unwrap_or_default())), Err)
     }
 }
 

@@ -8,11 +8,13 @@ mod failing;
 mod failure;
 mod grpc;
 mod http;
+mod refused;
 mod resource;
 mod tls;
 
 pub(super) use exporters::{MetricExporter, SpanExporter};
 pub(super) use failing::Failing;
+pub(super) use refused::whole;
 pub(super) use resource::resource;
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::points::Points;
 use super::{Look, Pushing};
 use crate::config::metrics::MetricsConfig;
-use crate::telemetry::otlp::{Failing, MetricExporter};
+use crate::telemetry::otlp::{Failing, MetricExporter, whole};
 
 pub(super) struct OtlpPush {
     look: Arc<OnceLock<Look>>,
@@ -92,13 +92,16 @@ impl Pusher {
 
     async fn push(&mut self, metrics: Vec<Metric>, next: Points) {
         let exported = self.exporter.export(metrics).await;
+        let is_taken = exported.is_ok();
+        let exported = exported.and_then(whole);
         if self.failing.changes(&exported) {
             match &exported {
                 Err(error) => tracing::warn!(%error, "metrics cannot be pushed, trying on"),
                 Ok(()) => tracing::info!("metrics are pushed again"),
             }
         }
-        if exported.is_ok() {
+        // What was refused would be refused again.
+        if is_taken {
             self.points = next;
         }
     }

@@ -2,7 +2,7 @@
 //! for a collector that is away: what is too much is not traced.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use opentelemetry_sdk::Resource;
@@ -28,9 +28,10 @@ pub(super) struct Outlet {
 }
 
 impl Outlet {
-    /// Starts a thread that exports.
+    /// Starts a thread that exports. `refused`: see the exporter's.
     pub(super) fn start(
         exporter: impl SpanExporter + 'static,
+        refused: Arc<AtomicU64>,
         resource: &Resource,
         settings: BatchSettings,
         figures: &Arc<TraceFigures>,
@@ -38,6 +39,7 @@ impl Outlet {
         let backlog = Arc::new(AtomicUsize::new(0));
         let watched = Watched {
             exporter,
+            refused,
             backlog: Arc::clone(&backlog),
             figures: Arc::clone(figures),
             failing: Failing::default(),
@@ -86,6 +88,7 @@ impl Outlet {
 #[derive(Debug)]
 struct Watched<E> {
     exporter: E,
+    refused: Arc<AtomicU64>,
     backlog: Arc<AtomicUsize>,
     figures: Arc<TraceFigures>,
     failing: Failing,
@@ -105,10 +108,13 @@ impl<E: SpanExporter> SpanExporter for Watched<E> {
                 ),
             }
         }
-        match result {
-            Ok(()) => self.figures.exported(spans),
-            Err(_) => self.figures.dropped(spans),
-        }
+        let dropped = match (&result, self.refused.swap(0, Ordering::Relaxed)) {
+            (Ok(()), _) => 0,
+            (Err(_), 0) => spans,
+            (Err(_), refused) => spans.min(usize::try_from(refused).unwrap_or(spans)),
+        };
+        self.figures.exported(spans - dropped);
+        self.figures.dropped(dropped);
         result
     }
 

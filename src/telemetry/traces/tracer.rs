@@ -51,8 +51,10 @@ impl OtlpTracing {
         let exporter = otlp::SpanExporter::new(&config.otlp)?;
         let closing = exporter.closing();
         tracing::info!(sampling = ?config.sampling, "records are traced");
+        let refused = exporter.refused();
         let outlet = Outlet::start(
             exporter,
+            refused,
             &otlp::resource(&config.otlp),
             config.batch,
             figures,

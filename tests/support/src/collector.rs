@@ -34,6 +34,8 @@ struct Arrived {
     metrics: Vec<ExportMetricsServiceRequest>,
     /// As `name: value`.
     headers: BTreeSet<String>,
+    /// What each export of traces is answered with.
+    answer: ExportTraceServiceResponse,
 }
 
 #[derive(Clone, Default)]
@@ -61,7 +63,7 @@ impl TraceService for Store {
         let mut arrived = self.0.lock();
         arrived.headers.extend(headers(request.metadata()));
         arrived.traces.push(request.into_inner());
-        Ok(Response::new(ExportTraceServiceResponse::default()))
+        Ok(Response::new(arrived.answer.clone()))
     }
 }
 
@@ -117,6 +119,11 @@ impl Collector {
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// From now on it says so of traces that it has taken.
+    pub fn answer_traces_with(&self, answer: ExportTraceServiceResponse) {
+        self.store.0.lock().answer = answer;
     }
 
     /// What came so far, by the time when each began.

@@ -1,7 +1,11 @@
 //! What becomes of spans.
 
 use opentelemetry::InstrumentationScope;
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTracePartialSuccess, ExportTraceServiceResponse,
+};
 use opentelemetry_sdk::error::OTelSdkError;
+use prost::Message as _;
 use sluice_actors::trace_context::TraceContext;
 use sluice_test_support::receiver::{Receiver, Reply};
 use std::sync::mpsc;
@@ -10,9 +14,9 @@ use super::*;
 use crate::config::definition::Secret;
 use crate::config::otlp::{OtlpConfig, Protocol};
 use crate::telemetry::otlp;
-use crate::telemetry::traces::TracedConnector;
 use crate::telemetry::traces::attributes::Common;
 use crate::telemetry::traces::spans::{Clock, Spans};
+use crate::telemetry::traces::{TraceCounts, TracedConnector};
 
 /// Exports when it is told to, and as it is told.
 #[derive(Debug)]
@@ -53,7 +57,7 @@ fn bench(queue: usize) -> Bench {
     };
     let resource = Resource::builder_empty().build();
     Bench {
-        outlet: Outlet::start(collector, &resource, settings, &figures),
+        outlet: Outlet::start(collector, Arc::default(), &resource, settings, &figures),
         begun,
         answers,
         figures,
@@ -118,17 +122,10 @@ fn what_waits_is_sent_at_the_end() {
     assert_eq!(bench.figures.counts().exported, 1);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_http_spans_are_posted_from_a_thread_without_a_runtime() {
-    let receiver = Receiver::start(|_| Reply::ok()).await.unwrap();
-    let batch = BatchSettings {
-        delay: Duration::from_secs(3600),
-        queue: 20,
-        batch: 20,
-    };
-    let config = OtlpConfig {
-        protocol: Protocol::HttpProtobuf,
-        endpoint: receiver.url("/v1/traces"),
+fn config(protocol: Protocol, endpoint: String) -> OtlpConfig {
+    OtlpConfig {
+        protocol,
+        endpoint,
         headers: vec![("api-key".into(), Secret::new("hush"))],
         timeout: Duration::from_secs(60),
         is_packed: false,
@@ -136,17 +133,34 @@ async fn by_http_spans_are_posted_from_a_thread_without_a_runtime() {
         client: None,
         service_name: "sluice".into(),
         attributes: Vec::new(),
+    }
+}
+
+/// Exports three spans, from a thread without a runtime.
+async fn exported(config: &OtlpConfig) -> TraceCounts {
+    let batch = BatchSettings {
+        delay: Duration::from_secs(3600),
+        queue: 20,
+        batch: 20,
     };
     let figures = Arc::new(TraceFigures::default());
     let resource = Resource::builder_empty().build();
-    let exporter = otlp::SpanExporter::new(&config).unwrap();
-    let outlet = Outlet::start(exporter, &resource, batch, &figures);
+    let exporter = otlp::SpanExporter::new(config).unwrap();
+    let refused = exporter.refused();
+    let outlet = Outlet::start(exporter, refused, &resource, batch, &figures);
     let at_the_end = move || {
         outlet.send(3, || spans(3));
         outlet.shut_down(Duration::from_secs(60));
     };
     tokio::task::spawn_blocking(at_the_end).await.unwrap();
-    assert_eq!(figures.counts().exported, 3);
+    figures.counts()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn by_http_spans_are_posted_from_a_thread_without_a_runtime() {
+    let receiver = Receiver::start(|_| Reply::ok()).await.unwrap();
+    let config = config(Protocol::HttpProtobuf, receiver.url("/v1/traces"));
+    assert_eq!(exported(&config).await.exported, 3);
     let arrivals = receiver.arrivals();
     assert_eq!(
         (arrivals.len(), arrivals[0].path.as_str()),
@@ -155,4 +169,32 @@ async fn by_http_spans_are_posted_from_a_thread_without_a_runtime() {
     assert_eq!(arrivals[0].header("api-key"), Some("hush"));
     let kind = arrivals[0].header("content-type");
     assert_eq!(kind, Some("application/x-protobuf"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn spans_that_a_collector_refuses_of_an_export_are_dropped() {
+    let refusing = ExportTraceServiceResponse {
+        partial_success: Some(ExportTracePartialSuccess {
+            rejected_spans: 2,
+            error_message: "too long ago".into(),
+        }),
+    };
+    let grpc = sluice_test_support::collector::Collector::start().await;
+    let grpc = grpc.unwrap();
+    grpc.answer_traces_with(refusing.clone());
+    let body = refusing.encode_to_vec();
+    let http = Receiver::start(move |_| Reply::Answer {
+        status: 200,
+        headers: Vec::new(),
+        body: body.clone().into(),
+    });
+    let http = http.await.unwrap();
+    for config in [
+        config(Protocol::Grpc, grpc.url()),
+        config(Protocol::HttpProtobuf, http.url("/v1/traces")),
+    ] {
+        let counts = exported(&config).await;
+        assert_eq!((counts.exported, counts.dropped), (1, 2), "{config:?}");
+    }
+    assert_eq!(http.arrivals().len(), 1, "they are not sent again");
 }
