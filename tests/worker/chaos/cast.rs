@@ -178,6 +178,10 @@ impl Cast {
         self.endpoint.set(mood, lasts);
     }
 
+    pub fn is_done_with_worn(&self, records: usize) -> bool {
+        self.endpoint.is_done_with_worn(records)
+    }
+
     /// False as long as the worker cannot do it, since it has just started.
     pub async fn restart_task(&self, worker: usize, task: usize) -> Result<bool> {
         let api = Api::of(&self.life(worker)?.worker).await?;

@@ -27,6 +27,10 @@ pub enum Deed {
     StartNode(usize),
     /// So many records that begin an outage of the sink at whoever gets them.
     Outage(usize),
+    /// So many records that fail up to their last attempt.
+    WearOut(usize),
+    /// Nothing strikes before they are taken: to lose one then would archive it.
+    AwaitWorn,
     /// The endpoint is so for a while.
     Endpoint(Mood, Duration),
     /// The file of a file sink is deleted, and cannot be made again.

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::fate::{Fate, OUTAGE_MS, SLOW_MS};
 use super::mood::{CRAWL, Mood, RETRY_AFTER};
+use super::worn::Worn;
 
 /// What a record is answered that fails for a while, each time.
 const FAILURES: [u16; 2] = [500, 502];
@@ -42,12 +43,19 @@ impl Endpoint {
     pub fn set(&self, mood: Mood, lasts: Duration) {
         self.plan.set(mood, Instant::now() + lasts);
     }
+
+    /// Whether it has taken so many records that were worn out, or none comes
+    /// any more.
+    pub fn is_done_with_worn(&self, records: usize) -> bool {
+        self.plan.worn.lock().is_done(records, Instant::now())
+    }
 }
 
 struct Plan {
     folder: PathBuf,
     away_until: Mutex<Option<Instant>>,
     mood: Mutex<Option<(Mood, Instant)>>,
+    worn: Mutex<Worn>,
 }
 
 /// What the endpoint makes of a request.
@@ -64,11 +72,12 @@ enum Answer {
 }
 
 impl Plan {
-    const fn new(folder: PathBuf) -> Self {
+    fn new(folder: PathBuf) -> Self {
         Self {
             folder,
             away_until: Mutex::new(None),
             mood: Mutex::new(None),
+            worn: Mutex::default(),
         }
     }
 
@@ -83,6 +92,9 @@ impl Plan {
         let answer = match fate {
             // Who has waited for it is taken, and nobody who gave up waiting.
             _ if arrival.is_asked_again => Answer::Take,
+            Some(Fate::Worn) if self.worn.lock().fails(&arrival.body, Instant::now()) => {
+                Answer::Fail(502)
+            }
             Some(fate) => self.answer(fate, arrival.attempt, Instant::now()),
             None => Answer::Refuse,
         };
@@ -118,7 +130,7 @@ impl Plan {
             Fate::Retry if attempt < FAILURES.len() => Answer::Fail(FAILURES[attempt]),
             Fate::Panic if attempt == 0 => Answer::TearDown,
             Fate::Reject => Answer::Refuse,
-            Fate::Plain | Fate::Retry | Fate::Panic | Fate::Outage => Answer::Take,
+            Fate::Plain | Fate::Retry | Fate::Panic | Fate::Outage | Fate::Worn => Answer::Take,
         }
     }
 

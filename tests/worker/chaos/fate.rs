@@ -26,16 +26,19 @@ pub enum Fate {
     Panic,
     /// Begins an outage of the sink, at each worker that it comes to.
     Outage,
+    /// Fails at the endpoint until it is on its last attempt, and there as well.
+    Worn,
 }
 
 impl Fate {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Plain,
         Self::Slow,
         Self::Retry,
         Self::Reject,
         Self::Panic,
         Self::Outage,
+        Self::Worn,
     ];
 
     pub const fn key(self) -> &'static str {
@@ -46,6 +49,7 @@ impl Fate {
             Self::Reject => "reject",
             Self::Panic => "panic",
             Self::Outage => "outage",
+            Self::Worn => "worn",
         }
     }
 

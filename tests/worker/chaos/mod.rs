@@ -24,6 +24,7 @@ mod schedule;
 mod setting;
 mod topics;
 mod verdict;
+mod worn;
 
 use std::time::Duration;
 

@@ -5,7 +5,6 @@ mod deeds;
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -23,7 +22,7 @@ use super::connectors::{
 use super::deed::Event;
 use super::schedule::{WORKERS, schedule};
 use super::setting::Setting;
-use super::topics::{letters, logged, parkings, records};
+use super::topics::{Wanted, letters, logged, parkings, records};
 use super::verdict::{Blow, Delivery, Evidence, Limits, Stretch};
 use crate::load::Load;
 
@@ -81,8 +80,7 @@ struct Run {
     load: Option<Load>,
     /// Of the topics in which workers park: what is settled there is deleted.
     parked: Vec<(usize, Follower)>,
-    /// Records that shall begin an outage of the sink.
-    outages: Arc<AtomicUsize>,
+    wanted: Arc<Wanted>,
     /// Workers that are frozen, or have lost their file.
     struck: [Option<Blow>; WORKERS],
     /// What is set on the group.
@@ -106,8 +104,8 @@ impl Run {
             admin.alter_group(&parked_of(worker), &limit).await?;
         }
         let cast = Cast::start(setting, Arc::clone(&cluster.kafka), clock).await?;
-        let outages = Arc::new(AtomicUsize::new(0));
-        let records = records(setting.seed, Arc::clone(&outages));
+        let wanted = Arc::new(Wanted::default());
+        let records = records(setting.seed, Arc::clone(&wanted));
         let load = Load::of(servers, TOPIC, records, PER_SECOND, PROPERTIES);
         let follower = |worker| (worker, Follower::start(servers, &parked_of(worker)));
         let parked = setting.parkers().map(follower).collect();
@@ -120,7 +118,7 @@ impl Run {
             cast,
             load: Some(load),
             parked,
-            outages,
+            wanted,
             struck: [const { None }; WORKERS],
             delivery_limit: DELIVERY_LIMIT,
             node: None,

@@ -31,6 +31,9 @@ const REST: Duration = Duration::from_secs(3);
 /// In the middle nothing strikes for so long: what was struck before comes again
 /// in the first part of it, nothing in the rest.
 pub const STILL: Duration = Duration::from_secs(26);
+/// When in it records are worn out, and when all of them are taken.
+const WEAR: Range<Duration> = Duration::from_secs(10)..Duration::from_secs(21);
+pub const WORN: usize = 5;
 /// Blows in milliseconds behind each other. So a record that is open for some
 /// seconds loses few of its attempts.
 const BLOW_GAP: Range<u64> = 2500..5500;
@@ -121,6 +124,10 @@ pub fn schedule(setting: &Setting) -> Vec<Event> {
     ];
     plan.deal(&mut dealers, CALM, middle);
     plan.add(middle, Deed::Calm);
+    if setting.wears_out() {
+        plan.add(middle + WEAR.start, Deed::WearOut(WORN));
+        plan.add(middle + WEAR.end, Deed::AwaitWorn);
+    }
     plan.deal(&mut dealers, middle + STILL, length.saturating_sub(CALM));
     plan.events.sort_by_key(|event| event.at);
     plan.events

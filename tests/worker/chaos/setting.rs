@@ -122,6 +122,13 @@ impl Setting {
         self.parking && self.sinks[worker] == SinkKind::Http
     }
 
+    /// Whether records can be given back up to their last attempt: at once each
+    /// time, and whoever gets them next has a sink that does not take them either.
+    pub fn wears_out(&self) -> bool {
+        let at_once = self.retried == Retried::GivenBackAtOnce;
+        at_once && self.workers_into(SinkKind::Http).count() == WORKERS
+    }
+
     pub fn parkers(&self) -> impl Iterator<Item = usize> {
         (0..WORKERS).filter(|worker| self.parks(*worker))
     }

@@ -19,14 +19,29 @@ const PARKED_COUNT: &str = "__sluice.parked.count";
 /// What a record's time is cut to.
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Records without end, each with the key of its fate; so many of the next
-/// begin an outage of the sink.
-pub fn records(seed: u64, outages: Arc<AtomicUsize>) -> impl Iterator<Item = NewRecord> + Send {
+/// How many of the next records have a fate that the schedule asks for.
+#[derive(Default)]
+pub struct Wanted {
+    pub outages: AtomicUsize,
+    pub worn: AtomicUsize,
+}
+
+impl Wanted {
+    fn next(&self) -> Option<Fate> {
+        let one_less = |wanted: usize| wanted.checked_sub(1);
+        let each = [(&self.outages, Fate::Outage), (&self.worn, Fate::Worn)];
+        each.into_iter().find_map(|(wanted, fate)| {
+            let one = wanted.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less);
+            one.ok().map(|_| fate)
+        })
+    }
+}
+
+/// Records without end, each with the key of its fate.
+pub fn records(seed: u64, wanted: Arc<Wanted>) -> impl Iterator<Item = NewRecord> + Send {
     let records = (0..).zip(json_records(usize::MAX, PARTITIONS, 100));
     records.map(move |(number, record)| {
-        let one_less = |wanted: usize| wanted.checked_sub(1);
-        let outage = outages.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less);
-        let fate = outage.map_or_else(|_| Fate::of(seed, number), |_| Fate::Outage);
+        let fate = wanted.next().unwrap_or_else(|| Fate::of(seed, number));
         record.key(fate.key())
     })
 }
@@ -125,6 +140,16 @@ mod tests {
             times,
             (Duration::from_millis(1500), Duration::from_millis(1501))
         );
+    }
+
+    #[test]
+    fn the_next_records_have_the_fates_that_are_wanted_each_once() {
+        let wanted = Wanted::default();
+        wanted.outages.store(1, Ordering::Release);
+        wanted.worn.store(2, Ordering::Release);
+        let next = [(); 4].map(|()| wanted.next());
+        let (outage, worn) = (Some(Fate::Outage), Some(Fate::Worn));
+        assert_eq!(next, [outage, worn, worn, None]);
     }
 
     #[test]

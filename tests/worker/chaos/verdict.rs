@@ -243,8 +243,15 @@ impl Evidence {
         }
         let highest = self.broker.highest_delivery_count;
         let limit = self.limits.delivery_count;
-        if highest >= limit {
+        let is_worn = self.log.iter().any(|one| one.fate == Fate::Worn);
+        if !is_worn && highest >= limit {
             faults.push(format!("a record was delivered {highest} times of {limit}"));
+        }
+        // What is on its last attempt went back once less.
+        if is_worn && highest + 1 < limit {
+            faults.push(format!(
+                "no record came to its last attempt, but to {highest} of {limit}"
+            ));
         }
         let struck: u64 = self.blows.iter().map(|blow| blow.in_flight).sum();
         if highest < 2 && struck > 0 {

@@ -10,7 +10,7 @@ use super::{Run, WayBack};
 use crate::chaos::connectors::GROUP;
 use crate::chaos::deed::Deed;
 use crate::chaos::duplicates::SETTLED_WITHIN;
-use crate::chaos::schedule::{STILL, VETERAN, WORKERS, outage};
+use crate::chaos::schedule::{STILL, VETERAN, WORKERS, WORN, outage};
 use crate::chaos::verdict::{Blow, Stretch};
 
 /// Brokers that are whole answer within it.
@@ -80,7 +80,14 @@ impl Run {
             }
             Deed::Outage(records) => {
                 self.holds_up(outage(records));
-                self.outages.fetch_add(records, Ordering::AcqRel);
+                self.wanted.outages.fetch_add(records, Ordering::AcqRel);
+            }
+            Deed::WearOut(records) => {
+                self.wanted.worn.fetch_add(records, Ordering::AcqRel);
+            }
+            Deed::AwaitWorn => {
+                let is_sent = self.wanted.worn.load(Ordering::Acquire) == 0;
+                return Ok(is_sent && self.cast.is_done_with_worn(WORN));
             }
             Deed::Endpoint(mood, lasts) => {
                 self.holds_up(lasts + mood.aftermath());

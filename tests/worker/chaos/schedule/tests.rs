@@ -165,6 +165,25 @@ fn the_endpoint_is_in_each_mood_in_a_long_run_but_what_uses_up_attempts() {
 }
 
 #[test]
+fn records_wear_out_in_the_middle_where_all_give_them_back_and_nothing_strikes_until_it_is_over() {
+    for seed in 0..50 {
+        let setting = setting(seed).into_sinks("http").unwrap();
+        let events = schedule(&setting);
+        let at = |deed| events.iter().position(|event| event.deed == deed);
+        let wears = at(Deed::WearOut(WORN)).zip(at(Deed::AwaitWorn));
+        let at_once = setting.retried == Retried::GivenBackAtOnce;
+        assert_eq!(wears.is_some(), at_once, "{events:?}");
+        let Some((begin, end)) = wears else {
+            continue;
+        };
+        assert_eq!(Some(begin), at(Deed::Calm).map(|calm| calm + 1));
+        assert_eq!(end, begin + 1, "{events:?}");
+        let next = events[end + 1].at - events[end].at;
+        assert!(next >= Duration::from_secs(5), "{events:?}");
+    }
+}
+
+#[test]
 fn the_veteran_is_never_ended() {
     for event in all_schedules().flatten() {
         assert_ne!(event.deed, Deed::Kill(VETERAN));

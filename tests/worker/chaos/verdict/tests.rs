@@ -153,6 +153,19 @@ fn the_last_attempt_is_a_fault() {
 }
 
 #[test]
+fn records_that_are_worn_out_come_to_their_last_attempt() {
+    let worn = |highest| {
+        faults(|evidence| {
+            evidence.log[0].fate = Fate::Worn;
+            evidence.broker.highest_delivery_count = highest;
+        })
+    };
+    assert_eq!([9, 10].map(worn), ["", ""]);
+    let told = worn(8);
+    assert!(told.contains("but to 8 of 10"), "{told}");
+}
+
+#[test]
 fn books_that_do_not_reach_the_end_of_a_partition_are_a_fault() {
     let told = faults(|evidence| evidence.broker.ends = [(0, 9)].into());
     assert!(told.contains("partition 0 up to Some(9)"), "{told}");
