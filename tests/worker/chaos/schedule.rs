@@ -28,6 +28,9 @@ const SHORTER_LOCK: Duration = Duration::from_secs(3);
 const CALM: Duration = Duration::from_secs(5);
 /// For so long who was struck is left alone when it is whole again.
 const REST: Duration = Duration::from_secs(3);
+/// Likewise brokers: so long they take to be back, and workers to deliver. What
+/// needs them would wait for it, and all that comes after that.
+const NODE_REST: Duration = Duration::from_secs(16);
 /// In the middle nothing strikes for so long: what was struck before comes again
 /// in the first part of it, nothing in the rest.
 pub const STILL: Duration = Duration::from_secs(26);
@@ -36,9 +39,15 @@ const WEAR: Range<Duration> = Duration::from_secs(10)..Duration::from_secs(21);
 pub const WORN: usize = 5;
 /// Blows in milliseconds behind each other. So a record that is open for some
 /// seconds loses few of its attempts.
-const BLOW_GAP: Range<u64> = 2500..5500;
+const BLOW_GAP: Range<u64> = 3000..6000;
 /// Likewise troubles, which cost no attempt, or one.
-const TROUBLE_GAP: Range<u64> = 2500..6000;
+const TROUBLE_GAP: Range<u64> = 3000..7000;
+/// Likewise what is done to brokers, or asked of them; they take longer than that
+/// to be back.
+const BROKER_GAP: Range<u64> = 3000..8000;
+
+/// Where none of a deck could be dealt it is tried again so soon.
+const NEXT_TRY: Duration = Duration::from_millis(500);
 
 /// The kinds of blows, and of troubles.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +66,7 @@ enum Blow {
     SetLock,
 }
 
-const BLOWS: [Blow; 9] = [
+const BLOWS: [Blow; 7] = [
     Blow::Kill,
     Blow::Kill,
     Blow::Terminate,
@@ -65,8 +74,13 @@ const BLOWS: [Blow; 9] = [
     Blow::Freeze,
     Blow::RestartTask,
     Blow::Cut,
+];
+
+const OF_BROKERS: [Blow; 4] = [
     Blow::KillNode,
     Blow::StopNode,
+    Blow::SetLimit,
+    Blow::SetLock,
 ];
 
 /// A deck that is dealt to its end before it is shuffled anew, so that each kind
@@ -92,7 +106,7 @@ impl Dealer {
 /// Those that these sinks can have.
 fn troubles(setting: &Setting) -> Vec<Blow> {
     let has = |kind| setting.workers_into(kind).next().is_some();
-    let mut troubles = vec![Blow::SetLimit, Blow::SetLock];
+    let mut troubles = Vec::new();
     if has(SinkKind::File) {
         troubles.push(Blow::TakeFile);
     }
@@ -121,6 +135,7 @@ pub fn schedule(setting: &Setting) -> Vec<Event> {
     let mut dealers = [
         Dealer::new(BLOWS, BLOW_GAP),
         Dealer::new(troubles(setting), TROUBLE_GAP),
+        Dealer::new(OF_BROKERS, BROKER_GAP),
     ];
     plan.deal(&mut dealers, CALM, middle);
     plan.add(middle, Deed::Calm);
@@ -160,10 +175,14 @@ impl Plan<'_> {
             }
             let (at, deck) = (dealer.at, &mut dealer.deck);
             // The next one that can be dealt now; what cannot waits for its turn.
-            if let Some(place) = (0..deck.len()).find(|place| self.strike(at, deck[*place])) {
-                deck.remove(place);
-            }
-            dealer.at += millis(&mut self.rng, dealer.gap.clone());
+            let place = (0..deck.len()).find(|place| self.strike(at, deck[*place]));
+            dealer.at += match place {
+                Some(place) => {
+                    deck.remove(place);
+                    millis(&mut self.rng, dealer.gap.clone())
+                }
+                None => NEXT_TRY,
+            };
         }
     }
 
@@ -251,7 +270,7 @@ impl Plan<'_> {
         let node = self.rng.usize(1..=self.setting.nodes);
         self.add(at, begin(node));
         self.add(until, Deed::StartNode(node));
-        self.node_busy = until + REST;
+        self.node_busy = until + NODE_REST;
         true
     }
 

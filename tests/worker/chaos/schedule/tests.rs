@@ -130,6 +130,23 @@ fn one_node_at_a_time_is_down_and_comes_back() {
     }
 }
 
+/// Or the run would wait for them, and last longer than its schedule.
+#[test]
+fn brokers_have_the_time_to_come_back_before_anything_else_needs_them() {
+    for events in all_schedules() {
+        let mut back_at = Duration::ZERO;
+        for event in &events {
+            match event.deed {
+                Deed::StartNode(_) => back_at = event.at + NODE_REST,
+                Deed::KillNode(_) | Deed::StopNode(_) | Deed::SetLimit(_) | Deed::SetLock(_) => {
+                    assert!(back_at <= event.at, "{event}: {events:?}");
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
 #[test]
 fn what_is_set_on_the_group_is_set_back_while_all_brokers_are_there() {
     for events in all_schedules() {
