@@ -140,17 +140,21 @@ impl Process {
     /// # Errors
     /// If the process has ended and was waited for.
     pub fn usage(&self) -> Result<Usage> {
-        let pid = self.pid();
-        let read = |file: &str| {
-            std::fs::read_to_string(format!("/proc/{pid}/{file}"))
-                .with_context(|| format!("{} has ended, its usage is gone", self.name))
-        };
-        Ok(Usage {
-            cpu: cpu_time(&read("stat")?, *CLOCK_TICKS)
-                .with_context(|| format!("/proc/{pid}/stat has another form than expected"))?,
-            peak_rss_bytes: peak_rss(&read("status")?),
-        })
+        usage(self.pid()).with_context(|| format!("{} has ended, its usage is gone", self.name))
     }
+}
+
+/// What process `pid` used so far.
+///
+/// # Errors
+/// If there is no such process.
+pub fn usage(pid: u32) -> Result<Usage> {
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}"));
+    Ok(Usage {
+        cpu: cpu_time(&read("stat")?, *CLOCK_TICKS)
+            .with_context(|| format!("/proc/{pid}/stat has another form than expected"))?,
+        peak_rss_bytes: peak_rss(&read("status")?),
+    })
 }
 
 impl Life {

@@ -2,6 +2,8 @@
 //! come to what such tasks can do at most. A sink of Kafka Connect stops at as
 //! many tasks as there are partitions.
 
+mod evidence;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,7 +11,10 @@ use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use serde_json::json;
 use sluice_test_support::kafka::{Kafka, KafkaOptions};
+use sluice_test_support::process::usage;
 use sluice_test_support::produce::{NewRecord, produce};
+
+use self::evidence::{Cpu, Evidence};
 
 use crate::contestants::connect::{Connect, NULL_SINK};
 use crate::contestants::java::Classes;
@@ -26,9 +31,8 @@ const WITHIN: Duration = Duration::from_secs(120);
 const HEAP_MB: u32 = 1024;
 /// A JVM with more share consumers does nothing but switch between them.
 const MOST_LOOPS: usize = 50;
-/// What the broker lets a group have, for the case that needs more than its
-/// default of 4000.
-const MOST_LOCKS: (&str, &str) = ("group.share.max.partition.max.record.locks", "20000");
+/// The most that a broker can be set to let a group have; unset, it is 4000.
+const MOST_LOCKS: (&str, &str) = ("group.share.max.partition.max.record.locks", "10000");
 
 #[derive(Debug, Args)]
 pub struct Options {
@@ -74,12 +78,25 @@ struct Case<'a> {
 struct Reached {
     name: String,
     tasks: usize,
-    rate: f64,
-    limit: f64,
+    own: Own,
     connect: Option<f64>,
     share_loop: Option<f64>,
     /// The part of the limit that is to be reached.
     goal: Option<f64>,
+}
+
+/// What Sluice came to.
+#[derive(Clone, Copy)]
+struct Own {
+    rate: f64,
+    limit: f64,
+    evidence: Evidence,
+}
+
+impl Own {
+    fn ratio(&self) -> f64 {
+        self.rate / self.limit
+    }
 }
 
 pub async fn run(options: &Options, binary: &Path) -> Result<Section> {
@@ -104,12 +121,13 @@ pub async fn run(options: &Options, binary: &Path) -> Result<Section> {
     if options.tasks_on_one > 0 {
         all.extend(bench.on_one_partition(options.tasks_on_one).await?);
     }
+    let evidence = evidence::table(all.iter().map(|it| (&*it.name, &it.own.evidence)));
     Ok(Section {
         key: "tasks",
         title: "More tasks than partitions",
         intro: INTRO.to_owned(),
         facts,
-        tables: vec![table(&all)],
+        tables: vec![table(&all), evidence],
         plots: vec![plot],
         goals: goals(&all),
     })
@@ -125,7 +143,7 @@ impl Bench<'_> {
             records: self.fill(&topic, partitions, tasks).await?,
             locks: "4000",
         };
-        let (rate, limit) = self.sluice(case).await?;
+        let own = self.sluice(case).await?;
         let connect = if peers && tasks <= usize::try_from(partitions)? {
             Some(self.connect(case).await?)
         } else {
@@ -139,8 +157,7 @@ impl Bench<'_> {
         Ok(Reached {
             name: format!("{tasks} on {partitions} partitions"),
             tasks,
-            rate,
-            limit,
+            own,
             connect,
             share_loop,
             goal: match tasks {
@@ -162,12 +179,10 @@ impl Bench<'_> {
                 records,
                 locks,
             };
-            let (rate, limit) = self.sluice(case).await?;
             reached.push(Reached {
                 name: format!("{tasks} on one partition, {locks} locks"),
                 tasks,
-                rate,
-                limit,
+                own: self.sluice(case).await?,
                 connect: None,
                 share_loop: None,
                 goal,
@@ -190,8 +205,9 @@ impl Bench<'_> {
     }
 
     /// The rate, and what its sinks can do at most.
-    async fn sluice(&self, case: Case<'_>) -> Result<(f64, f64)> {
+    async fn sluice(&self, case: Case<'_>) -> Result<Own> {
         let locks = ("share.partition.max.record.locks", case.locks);
+        let broker = self.broker_cpu()?;
         let finished = sluice::run(&sluice::Case {
             kafka: &self.kafka,
             binary: self.binary,
@@ -205,11 +221,29 @@ impl Bench<'_> {
             lingers: Duration::ZERO,
         })
         .await?;
+        let broker = self.broker_cpu()? - broker;
         let sinks = sinks(&finished.log)?;
         let chunk = (sinks.records / sinks.puts).round().max(1.0) as usize;
         let tasks = u32::try_from(case.tasks)?;
+        let own_cpu = || usage(std::process::id()).map(|it| it.cpu.as_secs_f64());
+        let sleepers = own_cpu()?;
         let limit = sleepers::rate(tasks, chunk, &[RECORD_LATENCY], SLEEPERS).await?;
-        Ok((steady(&finished.confirmed)?, limit))
+        let cpu = Cpu {
+            broker,
+            sleepers: (own_cpu()? - sleepers) / SLEEPERS.as_secs_f64(),
+        };
+        let rate = steady(&finished.confirmed)?;
+        Ok(Own {
+            rate,
+            limit,
+            evidence: Evidence::new(&finished, &sinks, case.tasks, rate, cpu)?,
+        })
+    }
+
+    /// Seconds so far.
+    fn broker_cpu(&self) -> Result<f64> {
+        let pid = self.kafka.node_pid(1)?.context("the broker has ended")?;
+        Ok(usage(pid)?.cpu.as_secs_f64())
     }
 
     async fn connect(&self, case: Case<'_>) -> Result<f64> {
@@ -261,11 +295,10 @@ fn table(all: &[Reached]) -> Table {
     ];
     let mut table = Table::new("tasks", columns);
     for it in all {
-        let (rate, limit) = (it.rate, it.limit);
         let figures = [
-            Some(rate),
-            Some(limit),
-            Some(rate / limit),
+            Some(it.own.rate),
+            Some(it.own.limit),
+            Some(it.own.ratio()),
             it.connect,
             it.share_loop,
         ];
@@ -288,8 +321,8 @@ fn plot(all: &[Reached]) -> Plot {
         x: ("tasks", Scale::Logarithmic),
         y: ("records a second", Scale::Logarithmic),
         lines: vec![
-            line("at most", |it| Some(it.limit)),
-            line("Sluice", |it| Some(it.rate)),
+            line("at most", |it| Some(it.own.limit)),
+            line("Sluice", |it| Some(it.own.rate)),
             line("KIP-1302's loop in Java", |it| it.share_loop),
             line("Kafka Connect", |it| it.connect),
         ],
@@ -299,7 +332,7 @@ fn plot(all: &[Reached]) -> Plot {
 fn goals(all: &[Reached]) -> Vec<Goal> {
     let goal = |it: &Reached| {
         let what = format!("{}: of what is possible", it.name);
-        Some(Goal::at_least(what, it.goal?, it.rate / it.limit))
+        Some(Goal::at_least(what, it.goal?, it.own.ratio()))
     };
     all.iter().filter_map(goal).collect()
 }
@@ -312,8 +345,11 @@ mod tests {
         Reached {
             name: format!("{tasks} on 12 partitions"),
             tasks,
-            rate,
-            limit: 100.0,
+            own: Own {
+                rate,
+                limit: 100.0,
+                evidence: Evidence::default(),
+            },
             connect,
             share_loop: None,
             goal: connect.is_none().then_some(0.95),
