@@ -29,19 +29,7 @@ public final class NullSink extends Sink {
 
     @Override
     public void put(Collection<SinkRecord> records) {
-      long slow = 0;
-      for (SinkRecord record : records) {
-        if (target.isSlow(record.kafkaOffset())) {
-          slow++;
-        }
-      }
-      target.pause(target.nanos(records.size(), slow));
-      if (target.tellsRecords()) {
-        for (SinkRecord record : records) {
-          target.note((byte[]) record.value());
-        }
-        target.flush();
-      }
+      target.put(records, SinkRecord::kafkaOffset, record -> (byte[]) record.value());
       Taken.add(records.size());
     }
 

@@ -67,7 +67,7 @@ public final class ShareLoop {
       while (true) {
         ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofSeconds(1));
         if (!records.isEmpty()) {
-          put(target, records);
+          target.put(records, ConsumerRecord::offset, ConsumerRecord::value);
           for (ConsumerRecord<byte[], byte[]> record : records) {
             consumer.acknowledge(record, AcknowledgeType.ACCEPT);
           }
@@ -75,22 +75,6 @@ public final class ShareLoop {
           Taken.add(records.count());
         }
       }
-    }
-  }
-
-  private static void put(Target target, ConsumerRecords<byte[], byte[]> records) {
-    long slow = 0;
-    for (ConsumerRecord<byte[], byte[]> record : records) {
-      if (target.isSlow(record.offset())) {
-        slow++;
-      }
-    }
-    target.pause(target.nanos(records.count(), slow));
-    if (target.tellsRecords()) {
-      for (ConsumerRecord<byte[], byte[]> record : records) {
-        target.note(record.value());
-      }
-      target.flush();
     }
   }
 }

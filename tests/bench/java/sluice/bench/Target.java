@@ -4,8 +4,12 @@ import java.io.ByteArrayOutputStream;
 import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Function;
+import java.util.function.ToLongFunction;
 
 /**
  * What a sink does with its records: nothing, for as long as it is told. Its settings are those of
@@ -16,7 +20,6 @@ final class Target implements AutoCloseable {
   private final long slowEvery;
   private final long slowNanos;
   private final OutputStream file;
-  private final ByteArrayOutputStream lines = new ByteArrayOutputStream();
 
   Target(Map<String, String> settings) {
     recordNanos = 1_000 * Long.parseLong(settings.getOrDefault("record.latency.us", "0"));
@@ -26,36 +29,49 @@ final class Target implements AutoCloseable {
     file = open(settings.get("record.file"));
   }
 
-  /** Waits once for all records of a put: timers have a grain. */
-  long nanos(long records, long slow) {
-    return records * recordNanos + slow * slowNanos;
+  /**
+   * Delivers the records of a put, the slow ones after the others. Waits once for all fast ones, as
+   * timers have a grain, and once for all slow ones.
+   */
+  <R> void put(Iterable<R> records, ToLongFunction<R> offset, Function<R, byte[]> value) {
+    List<R> fast = new ArrayList<>();
+    List<R> slow = new ArrayList<>();
+    long count = 0;
+    for (R record : records) {
+      (isSlow(offset.applyAsLong(record)) ? slow : fast).add(record);
+      count++;
+    }
+    pause(count * recordNanos);
+    note(fast, value);
+    if (!slow.isEmpty()) {
+      pause(slowNanos);
+      note(slow, value);
+    }
   }
 
-  boolean isSlow(long offset) {
+  private boolean isSlow(long offset) {
     return slowEvery > 0 && offset % slowEvery == slowEvery - 1;
   }
 
-  void pause(long nanos) {
+  private static void pause(long nanos) {
     long until = System.nanoTime() + nanos;
     for (long left = nanos; left > 0; left = until - System.nanoTime()) {
       LockSupport.parkNanos(left);
     }
   }
 
-  boolean tellsRecords() {
-    return file != null;
-  }
-
-  /** Notes a delivered record, told by {@link #flush}. */
-  void note(byte[] value) {
-    lines.writeBytes(value);
-    lines.write('\n');
-  }
-
-  void flush() {
+  /** Appends values by one write: those of other tasks do not come between the lines. */
+  private <R> void note(List<R> records, Function<R, byte[]> value) {
+    if (file == null || records.isEmpty()) {
+      return;
+    }
+    ByteArrayOutputStream lines = new ByteArrayOutputStream();
+    for (R record : records) {
+      lines.writeBytes(value.apply(record));
+      lines.write('\n');
+    }
     try {
       file.write(lines.toByteArray());
-      lines.reset();
     } catch (IOException error) {
       throw new IllegalStateException("cannot write record.file", error);
     }
