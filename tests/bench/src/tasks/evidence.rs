@@ -4,7 +4,6 @@
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::contestants::Series;
 use crate::contestants::sinks::Sinks;
 use crate::contestants::sluice::{Finished, events};
 use crate::report::{Column, Table};
@@ -18,6 +17,8 @@ pub(super) struct Evidence {
     busy: f64,
     /// From a record's acquisition to its settlement.
     held_ms: f64,
+    /// What of that it waited for a task.
+    queued_ms: f64,
     /// Offsets from the first open record of a partition to the last, where
     /// they are the most.
     span: f64,
@@ -52,7 +53,9 @@ impl Evidence {
             records_a_put: sinks.records / sinks.puts,
             put_ms: sinks.busy_seconds / sinks.puts * 1000.0,
             busy: rate * sinks.busy_seconds / sinks.records / tasks as f64,
+            // As many as are there at a time, over as many as go in a second.
             held_ms: steady("in_flight")? / rate * 1000.0,
+            queued_ms: steady("queued")? / rate * 1000.0,
             span: steady("span")?,
             worker_cores: cores(finished.usage.cpu.as_secs_f64()),
             broker_cores: cores(cpu.broker),
@@ -60,9 +63,10 @@ impl Evidence {
         })
     }
 
-    /// The part of the locks that was in use.
-    pub(super) fn of_locks(&self, locks: f64) -> f64 {
-        self.span / locks
+    /// What so many locks on one partition allow: each is held for a put, and
+    /// for the way from the broker and back. A record need not wait for a task.
+    pub(super) fn span_law(&self, locks: f64) -> f64 {
+        locks / (self.held_ms - self.queued_ms) * 1000.0
     }
 }
 
@@ -72,6 +76,7 @@ pub(super) fn table<'a>(all: impl IntoIterator<Item = (&'a str, &'a Evidence)>) 
         Column::new("a put, ms", 1),
         Column::new("part of the tasks' time in puts", 3),
         Column::new("a record held, ms", 1),
+        Column::new("of that waiting for a task", 1),
         Column::new("longest span, offsets", 0),
         Column::new("worker, cores", 2),
         Column::new("broker, cores", 2),
@@ -84,6 +89,7 @@ pub(super) fn table<'a>(all: impl IntoIterator<Item = (&'a str, &'a Evidence)>) 
             it.put_ms,
             it.busy,
             it.held_ms,
+            it.queued_ms,
             it.span,
             it.worker_cores,
             it.broker_cores,
@@ -119,11 +125,12 @@ mod tests {
     use sluice_test_support::process::Usage;
 
     use super::*;
+    use crate::contestants::Series;
 
     fn finished() -> Finished {
         let line = |accepted: u64, in_flight: u64| {
             json!({"message": "status", "accepted": accepted, "in_flight": in_flight,
-                   "span": 2 * in_flight})
+                   "queued": in_flight / 5, "span": 2 * in_flight})
             .to_string()
         };
         let lines = [
@@ -160,15 +167,22 @@ mod tests {
     fn what_is_held_is_told_by_what_is_in_flight_while_the_rate_is_steady() {
         let it = evidence();
         assert!((it.held_ms - 50.0).abs() < 1e-9, "{it:?}");
-        assert!((it.of_locks(200.0) - 0.5).abs() < 1e-9, "{it:?}");
+        assert!((it.span - 100.0).abs() < 1e-9, "{it:?}");
         assert_eq!(steady_mean("noise", "span"), None);
+    }
+
+    #[test]
+    fn locks_allow_what_is_held_without_waiting_for_a_task() {
+        assert!((evidence().span_law(2000.0) - 50_000.0).abs() < 1e-6);
     }
 
     #[test]
     fn time_in_puts_and_cores_are_those_at_the_rate() {
         let text = table([("4 tasks", &evidence())]).markdown();
         assert!(
-            text.ends_with("| 4 tasks | 10.0 | 20.0 | 0.500 | 50.0 | 100 | 0.50 | 1.00 | 0.30 |\n"),
+            text.ends_with(
+                "| 4 tasks | 10.0 | 20.0 | 0.500 | 50.0 | 10.0 | 100 | 0.50 | 1.00 | 0.30 |\n"
+            ),
             "{text}"
         );
     }

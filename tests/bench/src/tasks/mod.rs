@@ -31,8 +31,13 @@ const WITHIN: Duration = Duration::from_secs(120);
 const HEAP_MB: u32 = 1024;
 /// A JVM with more share consumers does nothing but switch between them.
 const MOST_LOOPS: usize = 50;
-/// The most that a broker can be set to let a group have; unset, it is 4000.
-const MOST_LOCKS: (&str, &str) = ("group.share.max.partition.max.record.locks", "10000");
+const LOCKS: &str = "share.partition.max.record.locks";
+const DEFAULT_LOCKS: u32 = 2000;
+/// The most that a group may have, unless the broker is set to allow more.
+const DEFAULT_BOUND: u32 = 4000;
+/// The most that a broker can be set to allow.
+const MOST_LOCKS: u32 = 10_000;
+const BOUND: &str = "group.share.max.partition.max.record.locks";
 
 #[derive(Debug, Args)]
 pub struct Options {
@@ -52,11 +57,11 @@ pub struct Options {
     without_peers: bool,
 }
 
-const INTRO: &str = "Each record takes a millisecond: sinks sleep. At most, that is what the same sinks do without Kafka in the \
-same run, given chunks as large as the worker's were: timers have a grain, and the machine its cores. Connect has at most a task for \
-each partition. One partition: its span of records in flight bounds it, so once with \
-share.partition.max.record.locks at Kafka's default of 2000, and once with as many as the tasks need (the \
-broker's own bound raised).";
+const INTRO: &str = "Each record takes a millisecond: sinks sleep. At most, that is what the same sinks do without \
+Kafka in the same run, given chunks as large as the worker's were: timers have a grain, and the machine its \
+cores. Connect has at most a task for each partition. One partition is bound by its span of offsets in \
+flight as well: share.partition.max.record.locks / (a put + the way from the broker and back), so once with Kafka's \
+default of 2000, and once with the most that a broker can be set to allow. The ratio is that to the lower bound.";
 
 struct Bench<'a> {
     options: &'a Options,
@@ -71,7 +76,8 @@ struct Case<'a> {
     topic: &'a str,
     tasks: usize,
     records: usize,
-    locks: &'a str,
+    locks: u32,
+    on_one: bool,
 }
 
 /// What they came to; the peers' rates if they were there.
@@ -89,13 +95,16 @@ struct Reached {
 #[derive(Clone, Copy)]
 struct Own {
     rate: f64,
-    limit: f64,
+    /// What the sinks reach without Kafka.
+    sleepers: f64,
+    /// What the span of a single partition allows.
+    span: Option<f64>,
     evidence: Evidence,
 }
 
 impl Own {
     fn ratio(&self) -> f64 {
-        self.rate / self.limit
+        self.rate / self.span.unwrap_or(f64::INFINITY).min(self.sleepers)
     }
 }
 
@@ -105,8 +114,8 @@ pub async fn run(options: &Options, binary: &Path) -> Result<Section> {
         ("partitions", json!(options.partitions)),
         ("records_per_task", json!(options.records_per_task)),
     ]);
-    let (key, value) = MOST_LOCKS;
-    let kafka = Kafka::start(KafkaOptions::new().property(key, value)).await?;
+    let kafka = KafkaOptions::new().property(BOUND, &MOST_LOCKS.to_string());
+    let kafka = Kafka::start(kafka).await?;
     let bench = Bench {
         options,
         binary,
@@ -141,7 +150,8 @@ impl Bench<'_> {
             topic: &topic,
             tasks,
             records: self.fill(&topic, partitions, tasks).await?,
-            locks: "4000",
+            locks: DEFAULT_BOUND,
+            on_one: false,
         };
         let own = self.sluice(case).await?;
         let connect = if peers && tasks <= usize::try_from(partitions)? {
@@ -172,12 +182,13 @@ impl Bench<'_> {
     async fn on_one_partition(&self, tasks: usize) -> Result<[Reached; 2]> {
         let records = self.fill("one", 1, tasks).await?;
         let mut reached = Vec::new();
-        for (locks, goal) in [(MOST_LOCKS.1, Some(0.9)), ("2000", None)] {
+        for locks in [MOST_LOCKS, DEFAULT_LOCKS] {
             let case = Case {
                 topic: "one",
                 tasks,
                 records,
                 locks,
+                on_one: true,
             };
             reached.push(Reached {
                 name: format!("{tasks} on one partition, {locks} locks"),
@@ -185,7 +196,7 @@ impl Bench<'_> {
                 own: self.sluice(case).await?,
                 connect: None,
                 share_loop: None,
-                goal,
+                goal: Some(0.9),
             });
         }
         reached.try_into().map_err(|_| anyhow!("two were measured"))
@@ -206,7 +217,7 @@ impl Bench<'_> {
 
     /// The rate, and what its sinks can do at most.
     async fn sluice(&self, case: Case<'_>) -> Result<Own> {
-        let locks = ("share.partition.max.record.locks", case.locks);
+        let locks = case.locks.to_string();
         let broker = self.broker_cpu()?;
         let finished = sluice::run(&sluice::Case {
             kafka: &self.kafka,
@@ -214,9 +225,9 @@ impl Bench<'_> {
             topic: case.topic,
             records: case.records,
             tasks: case.tasks,
-            connector: &[RECORD_LATENCY, locks].map(owned),
+            connector: &[RECORD_LATENCY, (LOCKS, &locks)].map(owned),
             environment: &[],
-            round: &format!("{}-{}", case.topic, case.locks),
+            round: &format!("{}-{locks}", case.topic),
             status_interval_ms: sluice::OFTEN_MS,
             lingers: Duration::ZERO,
         })
@@ -226,17 +237,21 @@ impl Bench<'_> {
         let chunk = (sinks.records / sinks.puts).round().max(1.0) as usize;
         let tasks = u32::try_from(case.tasks)?;
         let own_cpu = || usage(std::process::id()).map(|it| it.cpu.as_secs_f64());
-        let sleepers = own_cpu()?;
-        let limit = sleepers::rate(tasks, chunk, &[RECORD_LATENCY], SLEEPERS).await?;
+        let begin = own_cpu()?;
+        let sleepers = sleepers::rate(tasks, chunk, &[RECORD_LATENCY], SLEEPERS).await?;
         let cpu = Cpu {
             broker,
-            sleepers: (own_cpu()? - sleepers) / SLEEPERS.as_secs_f64(),
+            sleepers: (own_cpu()? - begin) / SLEEPERS.as_secs_f64(),
         };
         let rate = steady(&finished.confirmed)?;
+        let evidence = Evidence::new(&finished, &sinks, case.tasks, rate, cpu)?;
         Ok(Own {
             rate,
-            limit,
-            evidence: Evidence::new(&finished, &sinks, case.tasks, rate, cpu)?,
+            sleepers,
+            span: case
+                .on_one
+                .then(|| evidence.span_law(f64::from(case.locks))),
+            evidence,
         })
     }
 
@@ -269,7 +284,7 @@ impl Bench<'_> {
             tasks: case.tasks,
             heap_mb: HEAP_MB,
             target: &[owned(RECORD_LATENCY)],
-            group: &[("share.partition.max.record.locks", case.locks)],
+            group: &[(LOCKS, &case.locks.to_string())],
             turn: case.topic,
         };
         let peer = peer.start().await?;
@@ -288,7 +303,8 @@ fn steady(series: &Series) -> Result<f64> {
 fn table(all: &[Reached]) -> Table {
     let columns = vec![
         Column::new("Sluice, records/s", 0),
-        Column::new("at most", 0),
+        Column::new("sleepers without Kafka", 0),
+        Column::new("by the span of one partition", 0),
         Column::new("ratio", 3),
         Column::new("Kafka Connect, records/s", 0),
         Column::new("KIP-1302's loop in Java, records/s", 0),
@@ -297,7 +313,8 @@ fn table(all: &[Reached]) -> Table {
     for it in all {
         let figures = [
             Some(it.own.rate),
-            Some(it.own.limit),
+            Some(it.own.sleepers),
+            it.own.span,
             Some(it.own.ratio()),
             it.connect,
             it.share_loop,
@@ -321,7 +338,7 @@ fn plot(all: &[Reached]) -> Plot {
         x: ("tasks", Scale::Logarithmic),
         y: ("records a second", Scale::Logarithmic),
         lines: vec![
-            line("at most", |it| Some(it.own.limit)),
+            line("sleepers without Kafka", |it| Some(it.own.sleepers)),
             line("Sluice", |it| Some(it.own.rate)),
             line("KIP-1302's loop in Java", |it| it.share_loop),
             line("Kafka Connect", |it| it.connect),
@@ -347,7 +364,8 @@ mod tests {
             tasks,
             own: Own {
                 rate,
-                limit: 100.0,
+                sleepers: 100.0,
+                span: None,
                 evidence: Evidence::default(),
             },
             connect,
@@ -361,11 +379,11 @@ mod tests {
         let all = [reached(12, 90.0, Some(50.0)), reached(50, 94.0, None)];
         let text = table(&all).markdown();
         assert!(
-            text.contains("| 12 on 12 partitions | 90 | 100 | 0.900 | 50 | |\n"),
+            text.contains("| 12 on 12 partitions | 90 | 100 | | 0.900 | 50 | |\n"),
             "{text}"
         );
         assert!(
-            text.ends_with("| 50 on 12 partitions | 94 | 100 | 0.940 | | |\n"),
+            text.ends_with("| 50 on 12 partitions | 94 | 100 | | 0.940 | | |\n"),
             "{text}"
         );
         let points = |line: usize| plot(&all).lines[line].points.len();
@@ -380,5 +398,15 @@ mod tests {
             panic!("one goal, not {goals:?}");
         };
         assert!(!goal.is_met(0.0) && goal.is_met(0.02), "{goal}");
+    }
+
+    #[test]
+    fn the_lower_bound_counts() {
+        let own = |span| Own {
+            span,
+            ..reached(500, 90.0, None).own
+        };
+        assert!((own(Some(90.0)).ratio() - 1.0).abs() < 1e-9);
+        assert!((own(Some(900.0)).ratio() - 0.9).abs() < 1e-9);
     }
 }
