@@ -10,6 +10,7 @@ mod mixed;
 mod noop;
 mod output;
 mod report;
+mod scaling;
 mod sleepers;
 mod tasks;
 mod traces;
@@ -51,6 +52,8 @@ enum Command {
     Krafka(contestants::krafka::Options),
     /// Slow records among fast ones.
     Mixed(mixed::Options),
+    /// More workers in one share group.
+    Scaling(scaling::Options),
     /// A worker with next to nothing to do.
     Idle(idle::Options),
     /// What tracing costs: off, and with a part of the records sampled.
@@ -67,6 +70,7 @@ async fn main() -> Result<()> {
         Command::Krafka(options) => return contestants::krafka::run(options).await,
         Command::Tasks(options) => tasks::run(options, binary).await?,
         Command::Mixed(options) => mixed::run(options, binary).await?,
+        Command::Scaling(options) => scaling::run(options, binary).await?,
         Command::Idle(options) => idle::run(options, binary).await?,
         Command::Traces(options) => traces::run(options, binary).await?,
     };
@@ -95,6 +99,7 @@ mod tests {
             ["noop", "--partitions=0"],
             ["tasks", "--records-per-task=0"],
             ["mixed", "--tasks=0"],
+            ["scaling", "--tasks=0"],
             ["traces", "--rounds=0"],
         ] {
             let arguments = ["bench", wrong[0], wrong[1]];

@@ -13,7 +13,8 @@ use tokio::time::sleep;
 
 use super::{Measured, Series, rate};
 
-const DAY: f64 = 86_400.0;
+/// In seconds.
+pub const DAY: f64 = 86_400.0;
 /// Often enough to tell a rate of a run of seconds.
 pub const OFTEN_MS: Option<u32> = Some(50);
 
@@ -94,34 +95,49 @@ pub async fn run(case: &Case<'_>) -> Result<Finished> {
 /// Starts a worker; the name of its share group.
 pub fn start(case: &Case<'_>) -> Result<(Worker, String)> {
     let name = format!("bench-{}", case.round);
-    let mut connector = json!({
-        "name": name,
-        "connector.class": "null",
-        "tasks.max": case.tasks.to_string(),
-        "topics": case.topic,
-        "key.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
-        "value.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
-        "consumer.override.group.protocol": "share",
-    });
-    for (key, value) in case.connector {
-        connector[key] = json!(value);
-    }
-    let mut options = WorkerOptions::new(case.binary)
-        .property("bootstrap.servers", case.kafka.bootstrap_servers())
-        .property("log.format", "json")
-        .property("listeners", "http://127.0.0.1:0")
-        .connector(&name, &connector);
+    let connector = connector(&name, case.topic, case.tasks, case.connector);
+    let mut options = options(case.kafka, case.binary).connector(&name, &connector);
     for (name, value) in case.environment {
         options = options.environment(name, value);
     }
     if let Some(interval) = case.status_interval_ms {
         options = options.property("status.log.interval.ms", &interval.to_string());
     }
-    Ok((Worker::start(&options)?, format!("share-{name}")))
+    Ok((Worker::start(&options)?, group(&name)))
+}
+
+/// A worker without connectors.
+pub fn options(kafka: &Kafka, binary: &Path) -> WorkerOptions {
+    WorkerOptions::new(binary)
+        .property("bootstrap.servers", kafka.bootstrap_servers())
+        .property("log.format", "json")
+        .property("listeners", "http://127.0.0.1:0")
+}
+
+/// A connector with the null sink, and these keys more.
+pub fn connector(name: &str, topic: &str, tasks: usize, more: &[(String, String)]) -> Value {
+    let mut connector = json!({
+        "name": name,
+        "connector.class": "null",
+        "tasks.max": tasks.to_string(),
+        "topics": topic,
+        "key.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+        "value.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+        "consumer.override.group.protocol": "share",
+    });
+    for (key, value) in more {
+        connector[key] = json!(value);
+    }
+    connector
+}
+
+/// The share group of a connector.
+pub fn group(connector: &str) -> String {
+    format!("share-{connector}")
 }
 
 /// Seconds and confirmed records, from the worker's status lines.
-fn confirmed(log: &str) -> Series {
+pub fn confirmed(log: &str) -> Series {
     let mut series = Series::new();
     for line in events(log, "status") {
         let seconds = line["timestamp"].as_str().and_then(seconds);
