@@ -9,6 +9,7 @@ mod machine;
 mod mixed;
 mod noop;
 mod output;
+mod recovery;
 mod report;
 mod scaling;
 mod sleepers;
@@ -54,6 +55,8 @@ enum Command {
     Mixed(mixed::Options),
     /// More workers in one share group.
     Scaling(scaling::Options),
+    /// A worker killed or frozen with records in flight.
+    Recovery(recovery::Options),
     /// A worker with next to nothing to do.
     Idle(idle::Options),
     /// What tracing costs: off, and with a part of the records sampled.
@@ -71,6 +74,7 @@ async fn main() -> Result<()> {
         Command::Tasks(options) => tasks::run(options, binary).await?,
         Command::Mixed(options) => mixed::run(options, binary).await?,
         Command::Scaling(options) => scaling::run(options, binary).await?,
+        Command::Recovery(options) => recovery::run(options, binary).await?,
         Command::Idle(options) => idle::run(options, binary).await?,
         Command::Traces(options) => traces::run(options, binary).await?,
     };
@@ -100,6 +104,7 @@ mod tests {
             ["tasks", "--records-per-task=0"],
             ["mixed", "--tasks=0"],
             ["scaling", "--tasks=0"],
+            ["recovery", "--kills=0"],
             ["traces", "--rounds=0"],
         ] {
             let arguments = ["bench", wrong[0], wrong[1]];
