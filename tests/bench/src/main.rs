@@ -13,6 +13,7 @@ mod recovery;
 mod report;
 mod scaling;
 mod sleepers;
+mod start;
 mod tasks;
 mod traces;
 
@@ -57,6 +58,8 @@ enum Command {
     Scaling(scaling::Options),
     /// A worker killed or frozen with records in flight.
     Recovery(recovery::Options),
+    /// From the process' start to the first delivery, beside Kafka Connect.
+    Start(start::Options),
     /// A worker with next to nothing to do.
     Idle(idle::Options),
     /// What tracing costs: off, and with a part of the records sampled.
@@ -75,6 +78,7 @@ async fn main() -> Result<()> {
         Command::Mixed(options) => mixed::run(options, binary).await?,
         Command::Scaling(options) => scaling::run(options, binary).await?,
         Command::Recovery(options) => recovery::run(options, binary).await?,
+        Command::Start(options) => start::run(options, binary).await?,
         Command::Idle(options) => idle::run(options, binary).await?,
         Command::Traces(options) => traces::run(options, binary).await?,
     };
@@ -105,6 +109,7 @@ mod tests {
             ["mixed", "--tasks=0"],
             ["scaling", "--tasks=0"],
             ["recovery", "--kills=0"],
+            ["start", "--rounds=0"],
             ["traces", "--rounds=0"],
         ] {
             let arguments = ["bench", wrong[0], wrong[1]];
