@@ -60,7 +60,7 @@ enum Command {
     Recovery(recovery::Options),
     /// From the process' start to the first delivery, beside Kafka Connect.
     Start(start::Options),
-    /// A worker with next to nothing to do.
+    /// A worker with next to nothing to do, and one with many idle tasks.
     Idle(idle::Options),
     /// What tracing costs: off, and with a part of the records sampled.
     Traces(traces::Options),
@@ -110,6 +110,7 @@ mod tests {
             ["scaling", "--tasks=0"],
             ["recovery", "--kills=0"],
             ["start", "--rounds=0"],
+            ["idle", "--connectors=0"],
             ["traces", "--rounds=0"],
         ] {
             let arguments = ["bench", wrong[0], wrong[1]];
