@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context, Result};
+use rustix::param::clock_ticks_per_second;
 use serde_json::json;
 use sluice_test_support::java::KAFKA_VERSION;
 use sluice_test_support::worker::run_command;
@@ -26,6 +27,27 @@ pub async fn facts(binary: &Path) -> Result<Vec<Fact>> {
         ("kafka", json!(KAFKA_VERSION)),
         ("java", json!(java_version().await?)),
     ])
+}
+
+/// Seconds that all processors together were busy so far, with whatever: a
+/// machine that is used up spoils what is measured on it.
+pub fn busy_seconds() -> Result<f64> {
+    let stat = std::fs::read_to_string("/proc/stat")?;
+    let ticks = busy_ticks(&stat).context("/proc/stat has another form than expected")?;
+    Ok(ticks as f64 / clock_ticks_per_second() as f64)
+}
+
+/// All but idling and waiting for disks; what other machines on the same
+/// hardware took counts. Behind these are parts of the first ones.
+fn busy_ticks(stat: &str) -> Option<u64> {
+    let fields = stat.lines().next()?.strip_prefix("cpu ")?;
+    let ticks: Vec<u64> = fields
+        .split_ascii_whitespace()
+        .take(8)
+        .map_while(|it| it.parse().ok())
+        .collect();
+    let idle = ticks.get(3)? + ticks.get(4)?;
+    Some(ticks.iter().sum::<u64>() - idle)
 }
 
 /// Not every architecture names its model.
@@ -64,6 +86,13 @@ mod tests {
         assert_eq!(cpu_model(cpuinfo), "Fast 9000");
         let meminfo = "MemTotal:       16384000 kB\nMemFree:         1 kB\n";
         assert_eq!(memory_mb(meminfo), Some(16_000));
+    }
+
+    #[test]
+    fn a_processor_that_idles_or_waits_for_a_disk_is_not_busy() {
+        let stat = "cpu  10 1 20 4000 300 2 3 4 9 9\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
+        assert_eq!(busy_ticks(stat), Some(40));
+        assert_eq!(busy_ticks("intr 1 2 3\n"), None);
     }
 
     #[test]

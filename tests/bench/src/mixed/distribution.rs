@@ -34,15 +34,27 @@ impl Distribution {
 /// The same run in several rounds. Figures are medians of those of each round:
 /// a machine that is busy for a while spoils one of them.
 #[derive(Clone, Debug)]
-pub(super) struct Rounds(Vec<Distribution>);
+pub(super) struct Rounds {
+    distributions: Vec<Distribution>,
+    /// Of the machine, each round.
+    busy_cores: Vec<f64>,
+}
 
 impl Rounds {
     pub(super) const fn new() -> Self {
-        Self(Vec::new())
+        Self {
+            distributions: Vec::new(),
+            busy_cores: Vec::new(),
+        }
     }
 
-    pub(super) fn push(&mut self, round: Distribution) {
-        self.0.push(round);
+    pub(super) fn push(&mut self, (distribution, busy_cores): (Distribution, f64)) {
+        self.distributions.push(distribution);
+        self.busy_cores.push(busy_cores);
+    }
+
+    pub(super) fn busy_cores(&self) -> f64 {
+        median(self.busy_cores.iter().copied())
     }
 
     pub(super) fn percentile_ms(&self, percent: f64) -> f64 {
@@ -64,7 +76,7 @@ impl Rounds {
     }
 
     fn percentiles_ms(&self, percent: f64) -> Vec<f64> {
-        let rounds = self.0.iter();
+        let rounds = self.distributions.iter();
         rounds.map(|round| round.percentile_ms(percent)).collect()
     }
 }
@@ -99,15 +111,19 @@ mod tests {
     fn one_spoilt_round_of_three_moves_no_figure() {
         let mut rounds = Rounds::new();
         for factor in [1, 50, 1] {
-            rounds.push(millis(factor, 100 * factor));
+            rounds.push((millis(factor, 100 * factor), 1.5 * factor as f64));
         }
         assert!((rounds.percentile_ms(50.0) - 50.0).abs() < 1e-9);
         assert!((rounds.rise_over(&rounds) - 1.0).abs() < 1e-9);
+        assert!((rounds.busy_cores() - 1.5).abs() < 1e-9);
     }
 
     #[test]
     fn points_rise_on_both_axes_and_nothing_has_no_distribution() {
-        let points = Rounds(vec![millis(1, 50), millis(7, 9)]).points();
+        let mut rounds = Rounds::new();
+        rounds.push((millis(1, 50), 1.0));
+        rounds.push((millis(7, 9), 1.0));
+        let points = rounds.points();
         assert!(points.is_sorted_by(|one, next| one.0 <= next.0 && one.1 < next.1));
         assert!(Distribution::new(Vec::new()).is_none());
     }

@@ -2,10 +2,12 @@
 //! carry.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use sluice_test_support::worker::Worker;
 use tempfile::TempDir;
+use tokio::time::Instant;
 
 use super::distribution::{Distribution, Rounds};
 use super::paced::{Deliveries, Plan};
@@ -16,6 +18,7 @@ use crate::contestants::peer::Peer;
 use crate::contestants::share_loop::ShareLoop;
 use crate::contestants::sluice;
 use crate::figures::turns;
+use crate::machine::busy_seconds;
 use crate::report::{self, Column, Goal, Plot, Scale, Table};
 
 /// The part of what the tasks can do with slow records.
@@ -102,10 +105,10 @@ impl Bench<'_> {
             for it in &mut all {
                 for place in turns(round, 1 + KINDS.len()) {
                     let slow = place.checked_sub(1).map(|place| KINDS[place]);
-                    let distribution = self.distribution(it.contestant, slow, round).await?;
+                    let measured = self.distribution(it.contestant, slow, round).await?;
                     match place.checked_sub(1) {
-                        Some(place) => it.with[place].push(distribution),
-                        None => it.without.push(distribution),
+                        Some(place) => it.with[place].push(measured),
+                        None => it.without.push(measured),
                     }
                 }
             }
@@ -128,12 +131,13 @@ impl Bench<'_> {
         all.into_iter()
     }
 
+    /// With the cores that were busy meanwhile.
     async fn distribution(
         &self,
         contestant: Contestant,
         slow: Option<Slow>,
         round: usize,
-    ) -> Result<Distribution> {
+    ) -> Result<(Distribution, f64)> {
         let topic = topic(contestant, slow, round);
         let admin = self.kafka.admin().await?;
         let partitions = self.options.partitions;
@@ -150,9 +154,11 @@ impl Bench<'_> {
             warming_up: (per_second * WARM_UP_SECONDS) as usize,
             pattern: slow.unwrap_or(KINDS[0]),
         };
-        deliveries
-            .of(plan, &self.kafka, &topic, || running.check())
-            .await
+        let (begin, busy) = (Instant::now(), busy_seconds()?);
+        let check = || running.check();
+        let latencies = deliveries.of(plan, &self.kafka, &topic, check).await?;
+        let busy = (busy_seconds()? - busy) / begin.elapsed().as_secs_f64();
+        Ok((latencies, busy))
     }
 
     async fn start(
@@ -179,6 +185,7 @@ impl Bench<'_> {
                     environment: &[],
                     round: topic,
                     status_interval_ms: None,
+                    lingers: Duration::ZERO,
                 })?;
                 Running::Sluice(worker)
             }
@@ -227,12 +234,13 @@ pub(super) fn table(all: &[Latencies]) -> Table {
     let mut columns = vec![Column::new("produced a second", 0)];
     columns.extend(PERCENTILES.map(|percent| Column::new(format!("{percent} %, ms"), 1)));
     columns.push(Column::new("median / without slow ones", 2));
+    columns.push(Column::new("busy cores of the machine", 2));
     let mut table = Table::new("latency of the fast records", columns);
     for it in all {
         let mut push = |kind: &str, latencies: &Rounds, rise| {
             let mut figures = vec![Some(it.contestant.per_second())];
             figures.extend(PERCENTILES.map(|percent| Some(latencies.percentile_ms(percent))));
-            figures.push(rise);
+            figures.extend([rise, Some(latencies.busy_cores())]);
             table.push(format!("{}: {kind}", it.contestant.name()), figures);
         };
         push("none slow", &it.without, None);
@@ -292,7 +300,7 @@ mod tests {
     fn constant(millis: u64) -> Rounds {
         let mut rounds = Rounds::new();
         let round = vec![Duration::from_millis(millis); 10];
-        rounds.push(Distribution::new(round).unwrap());
+        rounds.push((Distribution::new(round).unwrap(), 1.25));
         rounds
     }
 
@@ -330,11 +338,11 @@ mod tests {
         let rows: Vec<&str> = text.lines().skip(2).collect();
         assert_eq!(
             rows[0],
-            "| Sluice, 12 tasks: none slow | 3000 | 10.0 | 10.0 | 10.0 | 10.0 | |"
+            "| Sluice, 12 tasks: none slow | 3000 | 10.0 | 10.0 | 10.0 | 10.0 | | 1.25 |"
         );
         assert_eq!(
             rows[4],
-            "| Kafka Connect, 12 tasks: every 1000th 1 s more | 3000 | 500.0 | 500.0 | 500.0 | 500.0 | 50.00 |"
+            "| Kafka Connect, 12 tasks: every 1000th 1 s more | 3000 | 500.0 | 500.0 | 500.0 | 500.0 | 50.00 | 1.25 |"
         );
     }
 

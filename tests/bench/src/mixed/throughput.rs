@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use sluice_test_support::produce::{NewRecord, produce};
+use sluice_test_support::produce::{NewRecord, produce_with};
 
 use super::slow::{KINDS, Slow};
 use super::{Bench, HEAP_MB, LOCKS, RECORD_LATENCY, owned};
@@ -12,6 +12,7 @@ use crate::contestants::share_loop::ShareLoop;
 use crate::contestants::sinks::sinks;
 use crate::contestants::{Series, sluice, steady_rate};
 use crate::report::{Column, Goal, Table};
+use crate::tasks::BATCH_SIZE;
 
 const TOPIC: &str = "mixed";
 /// Peers are measured by this part of the topic: they take longer.
@@ -35,7 +36,7 @@ impl Bench<'_> {
         let values = (0..records)
             .zip((0..partitions).cycle())
             .map(|(_, partition)| NewRecord::value(vec![b'x'; 100]).partition(partition));
-        produce(self.kafka.bootstrap_servers(), TOPIC, values).await?;
+        produce_with(self.kafka.bootstrap_servers(), TOPIC, values, &[BATCH_SIZE]).await?;
         let mut lines = Vec::new();
         for kind in KINDS {
             lines.push(self.line(kind).await?);
@@ -73,6 +74,7 @@ impl Bench<'_> {
             environment: &[],
             round: kind.key,
             status_interval_ms: sluice::OFTEN_MS,
+            lingers: Duration::ZERO,
         })
         .await?;
         let sinks = sinks(&finished.log)?;

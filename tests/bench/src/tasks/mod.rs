@@ -12,7 +12,7 @@ use clap::Args;
 use serde_json::json;
 use sluice_test_support::kafka::{Kafka, KafkaOptions};
 use sluice_test_support::process::usage;
-use sluice_test_support::produce::{NewRecord, produce};
+use sluice_test_support::produce::{NewRecord, produce_with};
 
 use self::evidence::{Cpu, Evidence};
 
@@ -31,6 +31,9 @@ const WITHIN: Duration = Duration::from_secs(120);
 const HEAP_MB: u32 = 1024;
 /// A JVM with more share consumers does nothing but switch between them.
 const MOST_LOOPS: usize = 50;
+/// Kafka's own. A share consumer takes whole batches, so that Java's loop would
+/// sleep for seconds on larger ones.
+pub(crate) const BATCH_SIZE: (&str, &str) = ("batch.size", "16384");
 const LOCKS: &str = "share.partition.max.record.locks";
 const DEFAULT_LOCKS: u32 = 2000;
 /// The most that a group may have, unless the broker is set to allow more.
@@ -113,6 +116,7 @@ pub async fn run(options: &Options, binary: &Path) -> Result<Section> {
     facts.extend([
         ("partitions", json!(options.partitions)),
         ("records_per_task", json!(options.records_per_task)),
+        ("producer_batch_size", json!(BATCH_SIZE.1)),
     ]);
     let kafka = KafkaOptions::new().property(BOUND, &MOST_LOCKS.to_string());
     let kafka = Kafka::start(kafka).await?;
@@ -212,7 +216,7 @@ impl Bench<'_> {
         let values = (0..records)
             .zip((0..partitions).cycle())
             .map(|(_, partition)| NewRecord::value(vec![b'x'; 100]).partition(partition));
-        produce(self.kafka.bootstrap_servers(), topic, values).await
+        produce_with(self.kafka.bootstrap_servers(), topic, values, &[BATCH_SIZE]).await
     }
 
     /// The rate, and what its sinks can do at most.
