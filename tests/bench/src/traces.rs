@@ -25,7 +25,8 @@ const PARTITIONS: i32 = 12;
 /// looked at.
 const SENT_WITHIN: (&str, &str) = ("OTEL_BSP_SCHEDULE_DELAY", "100");
 const LINGERS: Duration = Duration::from_secs(1);
-const NOT_SAMPLED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+/// Spreads numbers over all trace ids, which a ratio chooses by.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Measures workers in turns.
 #[derive(Debug, Args)]
@@ -85,7 +86,7 @@ pub async fn run(options: &Options, binary: &Path) -> Result<Section> {
     let with_context = options.with_context;
     let records = (0..options.records)
         .zip((0..PARTITIONS).cycle())
-        .map(move |(_, partition)| record(with_context).partition(partition));
+        .map(move |(number, partition)| record(number, with_context).partition(partition));
     produce(kafka.bootstrap_servers(), TOPIC, records).await?;
     let mut turns = workers(options, binary);
     for round in 0..=options.rounds as usize {
@@ -121,12 +122,18 @@ cost shows as large as it can be. By default `trace.max.records.per.second` boun
 and at this speed that is far below what the sampler chooses; the same without that bound tells what one of \
 them costs, its export included.";
 
-fn record(with_context: bool) -> NewRecord {
+fn record(number: usize, with_context: bool) -> NewRecord {
     let record = NewRecord::value(vec![b'x'; 100]);
     match with_context {
-        true => record.header("traceparent", NOT_SAMPLED),
+        true => record.header("traceparent", not_sampled(number as u64)),
         false => record,
     }
+}
+
+/// A producer's span.
+fn not_sampled(number: u64) -> String {
+    let low = (number + 1).wrapping_mul(SPREAD);
+    format!("00-{low:016x}{low:016x}-{:016x}-00", number + 1)
 }
 
 /// Off and within the bound come first: they are judged.
@@ -273,6 +280,18 @@ mod tests {
         assert!(text.contains(sampled), "{text}");
         assert!(!goals(&turns)[0].is_met(0.0));
         assert!(goals(&turns)[0].is_met(0.5));
+    }
+
+    #[test]
+    fn each_record_has_a_trace_of_its_own_that_a_ratio_may_choose() {
+        let contexts: Vec<String> = (0..1000).map(not_sampled).collect();
+        assert!(
+            contexts
+                .iter()
+                .all(|it| it.len() == 55 && it.ends_with("-00"))
+        );
+        let chosen = contexts.iter().filter(|it| it[19..35] < *"2").count();
+        assert!((100..150).contains(&chosen), "an eighth, not {chosen}");
     }
 
     #[test]
