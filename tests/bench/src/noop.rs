@@ -47,6 +47,10 @@ pub struct Options {
     partitions: i32,
     #[arg(long, default_value_t = 4)]
     tasks: usize,
+    /// Runs Connect with as many tasks as partitions and the second largest
+    /// heap, and does not look for its best.
+    #[arg(long)]
+    no_search: bool,
     /// Counted rounds.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -267,6 +271,12 @@ impl Bench<'_> {
             let turn = format!("search-{tasks}-{heap_mb}");
             Ok((self.connect(best, &turn).await?.rate, best))
         };
+        if self.options.no_search {
+            return Ok(Best {
+                tasks: usize::try_from(self.options.partitions)?,
+                heap_mb: HEAPS_MB[1],
+            });
+        }
         // The broker is cold.
         try_with(CONNECT_TASKS[1], HEAPS_MB[1]).await?;
         let mut tried = Vec::new();
