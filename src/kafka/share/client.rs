@@ -480,10 +480,14 @@ impl Client {
     /// Tells once that everything is open; what is still troubled is told
     /// after it, so that it is not taken for mended.
     fn get_ready(&mut self) {
-        let are_ready = self.brokers.values().all(Broker::is_ready);
+        // One that leads nothing any more may be kept for its last answer, and
+        // opens no session.
+        let mut wanted = self.brokers.values().filter(|it| it.wants_records());
+        let is_any = wanted.clone().next().is_some();
+        let are_ready = wanted.all(Broker::is_ready);
         if self.ready
             || !self.assignment.has_joined()
-            || self.brokers.is_empty()
+            || !is_any
             || self.assignment.holds_back()
             || !are_ready
             || self.closing.is_some()
