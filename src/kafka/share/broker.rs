@@ -102,11 +102,12 @@ impl Broker {
 
     /// Whether its broker has answered for all partitions that are wanted of it,
     /// so that the group has a position in each; those that it refuses for now
-    /// have their trouble.
+    /// have their trouble. One that leads nothing any more, and is kept for its
+    /// last answer, opens no session.
     pub(super) fn is_ready(&self) -> bool {
+        let has_answered = |key| self.session.contains(key) || self.pauses.contains_key(key);
         let mut wanted = self.wanted.iter();
-        self.session.is_open()
-            && wanted.all(|key| self.session.contains(key) || self.pauses.contains_key(key))
+        wanted.all(|key| self.session.is_open() && has_answered(key))
     }
 
     /// Nothing is held, wanted, or on its way.

@@ -480,14 +480,10 @@ impl Client {
     /// Tells once that everything is open; what is still troubled is told
     /// after it, so that it is not taken for mended.
     fn get_ready(&mut self) {
-        // One that leads nothing any more may be kept for its last answer, and
-        // opens no session.
-        let mut wanted = self.brokers.values().filter(|it| it.wants_records());
-        let is_any = wanted.clone().next().is_some();
-        let are_ready = wanted.all(Broker::is_ready);
+        let are_ready = self.brokers.values().all(Broker::is_ready);
         if self.ready
             || !self.assignment.has_joined()
-            || !is_any
+            || !self.brokers.values().any(Broker::wants_records)
             || self.assignment.holds_back()
             || !are_ready
             || self.closing.is_some()

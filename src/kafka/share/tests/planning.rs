@@ -92,6 +92,22 @@ fn each_leader_has_a_session_with_all_its_partitions() {
     assert_eq!(sim.news(), ["ready"]);
 }
 
+/// It is kept for its last answer until the metadata is looked at again.
+#[test]
+fn a_broker_that_leads_nothing_any_more_keeps_nobody_from_being_ready() {
+    let mut sim = Sim::joined(1000, &[1, 2]);
+    assert_eq!(sim.plan().len(), 2);
+    sim.accept(2, &[]);
+    sim.lead(&[1, 1]);
+    assert_eq!(sim.request().broker, 2, "it is taken leave of");
+    sim.accept(2, &[]);
+    sim.accept(1, &[]);
+    assert_eq!(sim.fetch(1).delta.added, [key(1)]);
+    sim.accept(1, &[]);
+    let news = sim.news();
+    assert!(news.contains(&"ready".to_owned()), "{news:?}");
+}
+
 #[test]
 fn one_request_is_in_flight_at_a_time_and_epochs_are_serial() {
     let mut sim = Sim::joined(1000, &[1]);
