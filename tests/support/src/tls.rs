@@ -1,12 +1,17 @@
 //! Certificates for the brokers' TLS listener, made anew for each cluster.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
 
 /// The files of one authority: its certificate, and a key followed by its
 /// certificate for the server and for one client.
@@ -39,6 +44,29 @@ impl Certificates {
             server: write(folder.join("server.pem"), &server)?,
             client: write(folder.join("client.pem"), &client)?,
         })
+    }
+
+    /// A server that asks clients for a certificate of the same authority.
+    ///
+    /// # Errors
+    /// If the files are gone.
+    pub fn server_config(&self) -> Result<ServerConfig> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        for authority in CertificateDer::pem_file_iter(&self.ca)? {
+            roots.add(authority?)?;
+        }
+        let clients =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+        let chain = CertificateDer::pem_file_iter(&self.server)?;
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_client_cert_verifier(clients.build()?)
+            .with_single_cert(
+                chain.collect::<Result<_, _>>()?,
+                PrivateKeyDer::from_pem_file(&self.server)?,
+            )?;
+        Ok(config)
     }
 }
 

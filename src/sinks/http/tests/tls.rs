@@ -1,32 +1,12 @@
 //! HTTPS with authorities of one's own, and certificates for clients.
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
 use sluice_test_support::tls::Certificates;
 
 use super::*;
 
 /// A server that asks clients for a certificate of the same authority.
 async fn secure(certificates: &Certificates) -> Receiver {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut roots = RootCertStore::empty();
-    for authority in CertificateDer::pem_file_iter(&certificates.ca).unwrap() {
-        roots.add(authority.unwrap()).unwrap();
-    }
-    let clients =
-        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-    let chain = CertificateDer::pem_file_iter(&certificates.server).unwrap();
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_client_cert_verifier(clients.build().unwrap())
-        .with_single_cert(
-            chain.map(Result::unwrap).collect(),
-            PrivateKeyDer::from_pem_file(&certificates.server).unwrap(),
-        )
-        .unwrap();
+    let config = certificates.server_config().unwrap();
     Receiver::start_tls(config, |_| Reply::ok()).await.unwrap()
 }
 

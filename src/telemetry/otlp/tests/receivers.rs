@@ -13,10 +13,6 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
 };
 use parking_lot::Mutex;
 use prost::Message as _;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
 use sluice_test_support::receiver::{Receiver, Reply};
 use sluice_test_support::tls::Certificates;
 use tokio::net::TcpListener;
@@ -56,7 +52,7 @@ impl Secured {
         match protocol {
             Protocol::Grpc => grpc(certificates).await,
             Protocol::HttpProtobuf => {
-                let tls = server_tls(certificates);
+                let tls = certificates.server_config().unwrap();
                 Self::Http(Receiver::start_tls(tls, |_| Reply::ok()).await.unwrap())
             }
         }
@@ -109,24 +105,4 @@ async fn grpc(certificates: &Certificates) -> Secured {
         .serve_with_incoming(TcpIncoming::from(listener));
     tokio::spawn(serving);
     Secured::Grpc(url, inbox)
-}
-
-fn server_tls(certificates: &Certificates) -> ServerConfig {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut roots = RootCertStore::empty();
-    for authority in CertificateDer::pem_file_iter(&certificates.ca).unwrap() {
-        roots.add(authority.unwrap()).unwrap();
-    }
-    let clients =
-        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
-    let chain = CertificateDer::pem_file_iter(&certificates.server).unwrap();
-    ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_client_cert_verifier(clients.build().unwrap())
-        .with_single_cert(
-            chain.map(Result::unwrap).collect(),
-            PrivateKeyDer::from_pem_file(&certificates.server).unwrap(),
-        )
-        .unwrap()
 }
