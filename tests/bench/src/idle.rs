@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio::time::{interval, sleep};
 
 use crate::contestants::sluice;
+use crate::fill::{fill, plain};
 use crate::machine;
 use crate::report::{Column, Goal, Section, Table};
 
@@ -82,16 +83,11 @@ async fn one_connector(options: &Options, kafka: &Kafka, binary: &Path) -> Resul
     let admin = kafka.admin().await?;
     admin.create_topic(TOPIC, options.partitions).await?;
     let (worker, group) = sluice::start(&sluice::Case {
-        kafka,
-        binary,
-        topic: TOPIC,
         records: RECORDS,
         tasks: options.tasks,
-        connector: &[],
-        environment: &[],
         round: "idle",
         status_interval_ms: None,
-        lingers: Duration::ZERO,
+        ..sluice::Case::of(kafka, binary, TOPIC)
     })?;
     let url = worker.rest_url().await?;
     let mut ticks = interval(PERIOD);
@@ -151,10 +147,7 @@ impl Crowds<'_> {
         let admin = self.kafka.admin().await?;
         for topic in self.topics() {
             admin.create_topic(&topic, FEW_PARTITIONS).await?;
-            let records = (0..RECORDS)
-                .zip((0..FEW_PARTITIONS).cycle())
-                .map(|(_, partition)| NewRecord::value(vec![b'x'; 100]).partition(partition));
-            produce(self.kafka.bootstrap_servers(), &topic, records).await?;
+            fill(self.kafka, (&topic, FEW_PARTITIONS), RECORDS, plain, &[]).await?;
         }
         Ok(())
     }

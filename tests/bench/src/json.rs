@@ -8,12 +8,14 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use serde_json::json;
 use sluice_test_support::kafka::{Kafka, KafkaOptions};
-use sluice_test_support::produce::{NewRecord, produce};
+use sluice_test_support::produce::NewRecord;
 
 use crate::contestants::connect::{Connect, KAFKA_SINK};
 use crate::contestants::java::Classes;
+use crate::contestants::owned;
 use crate::contestants::{Measured, sluice};
 use crate::figures::{median, median_ratio, turns};
+use crate::fill::fill;
 use crate::machine;
 use crate::report::{Column, Goal, Section, Table};
 
@@ -60,10 +62,10 @@ pub async fn run(options: &Options, binary: &Path) -> Result<Section> {
         .await?
         .create_topic(TOPIC, options.partitions)
         .await?;
-    let records = (0..options.records)
-        .zip((0..options.partitions).cycle())
-        .map(|(number, partition)| NewRecord::value(order(number)).partition(partition));
-    produce(kafka.bootstrap_servers(), TOPIC, records).await?;
+    let (topic, record) = ((TOPIC, options.partitions), |number| {
+        NewRecord::value(order(number))
+    });
+    fill(&kafka, topic, options.records, record, &[]).await?;
     let bench = Bench {
         options,
         binary,
@@ -113,7 +115,7 @@ fn order(number: usize) -> String {
 
 /// What both are told.
 fn transforms() -> Vec<(String, String)> {
-    let transforms = [
+    owned([
         ("value.converter", JSON),
         ("value.converter.schemas.enable", "true"),
         ("transforms", "from,rename"),
@@ -128,11 +130,7 @@ fn transforms() -> Vec<(String, String)> {
             "org.apache.kafka.connect.transforms.ReplaceField$Value",
         ),
         ("transforms.rename.renames", "amount:total"),
-    ];
-    let transforms = transforms.into_iter();
-    transforms
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .collect()
+    ])
 }
 
 /// Numbers of tasks.
@@ -189,12 +187,10 @@ impl Bench<'_> {
         let target = self.target(&format!("connect-{turn}")).await?;
         let mut connector = transforms();
         let servers = self.kafka.bootstrap_servers();
-        for (key, value) in [
+        connector.extend(owned([
             ("target.topic", &*target),
             ("producer.bootstrap.servers", servers),
-        ] {
-            connector.push((key.to_owned(), value.to_owned()));
-        }
+        ]));
         let connect = Connect {
             classes: &self.classes,
             kafka: &self.kafka,
@@ -213,25 +209,18 @@ impl Bench<'_> {
     async fn sluice(&self, tasks: usize, turn: &str) -> Result<Measured> {
         let target = self.target(&format!("sluice-{turn}")).await?;
         let mut connector = transforms();
-        for (key, value) in [
+        connector.extend(owned([
             ("connector.class", "kafka"),
             ("topic", &*target),
             ("value.format", "envelope"),
             LOCKS,
-        ] {
-            connector.push((key.to_owned(), value.to_owned()));
-        }
+        ]));
         let measured = sluice::measure(&sluice::Case {
-            kafka: &self.kafka,
-            binary: self.binary,
-            topic: TOPIC,
             records: self.options.records,
             tasks,
             connector: &connector,
-            environment: &[],
             round: turn,
-            status_interval_ms: sluice::OFTEN_MS,
-            lingers: Duration::ZERO,
+            ..sluice::Case::of(&self.kafka, self.binary, TOPIC)
         })
         .await?;
         self.check(&target).await?;

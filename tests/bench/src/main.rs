@@ -3,6 +3,7 @@
 
 mod contestants;
 mod figures;
+mod fill;
 mod idle;
 mod json;
 mod machine;

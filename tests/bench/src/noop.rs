@@ -1,21 +1,23 @@
 //! A sink that does nothing: Sluice beside Kafka Connect, KIP-1302's loop and
 //! Kafka's own consumers on the same broker, topic and machine, in turns.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::json;
 use sluice_test_support::kafka::{Kafka, KafkaOptions};
-use sluice_test_support::produce::{NewRecord, produce_with};
+use sluice_test_support::produce::NewRecord;
 
 use crate::contestants::connect::{Connect, NULL_SINK};
 use crate::contestants::java::Classes;
 use crate::contestants::krafka::Krafka;
+use crate::contestants::owned;
 use crate::contestants::share_loop::ShareLoop;
 use crate::contestants::{Measured, performance, sluice};
 use crate::figures::{median, median_ratio, turns};
+use crate::fill::fill;
 use crate::machine;
 use crate::report::{Column, Fact, Goal, Section, Table};
 
@@ -119,12 +121,12 @@ struct Best {
 
 struct Bench<'a> {
     options: &'a Options,
-    binary: &'a PathBuf,
+    binary: &'a Path,
     kafka: Kafka,
     classes: Classes,
 }
 
-pub async fn run(options: &Options, binary: &PathBuf) -> Result<Section> {
+pub async fn run(options: &Options, binary: &Path) -> Result<Section> {
     let mut facts = machine::facts(binary).await?;
     let kafka = Kafka::start(KafkaOptions::new().heap_mb(BROKER_HEAP_MB)).await?;
     kafka
@@ -132,7 +134,10 @@ pub async fn run(options: &Options, binary: &PathBuf) -> Result<Section> {
         .await?
         .create_topic(TOPIC, options.partitions)
         .await?;
-    fill(&kafka, options).await?;
+    let (topic, bytes) = ((TOPIC, options.partitions), options.bytes);
+    let record = move |_| NewRecord::value(vec![b'x'; bytes]);
+    let batch_size = [("batch.size", &*options.batch_size.to_string())];
+    fill(&kafka, topic, options.records, record, &batch_size).await?;
     let bench = Bench {
         options,
         binary,
@@ -235,16 +240,11 @@ impl Bench<'_> {
 
     async fn sluice(&self, turn: &str) -> Result<Measured> {
         sluice::measure(&sluice::Case {
-            kafka: &self.kafka,
-            binary: self.binary,
-            topic: TOPIC,
             records: self.options.records,
             tasks: self.options.tasks,
-            connector: &[(LOCKS.0.to_owned(), LOCKS.1.to_owned())],
-            environment: &[],
+            connector: &owned([LOCKS]),
             round: turn,
-            status_interval_ms: sluice::OFTEN_MS,
-            lingers: Duration::ZERO,
+            ..sluice::Case::of(&self.kafka, self.binary, TOPIC)
         })
         .await
     }
@@ -296,17 +296,6 @@ impl Bench<'_> {
         }
         Ok(best)
     }
-}
-
-async fn fill(kafka: &Kafka, options: &Options) -> Result<()> {
-    let (bytes, partitions) = (options.bytes, options.partitions);
-    let records = (0..options.records)
-        .zip((0..partitions).cycle())
-        .map(move |(_, partition)| NewRecord::value(vec![b'x'; bytes]).partition(partition));
-    let batch_size = options.batch_size.to_string();
-    let properties = [("batch.size", batch_size.as_str())];
-    produce_with(kafka.bootstrap_servers(), TOPIC, records, &properties).await?;
-    Ok(())
 }
 
 fn place(who: Who) -> usize {

@@ -17,6 +17,7 @@ use sluice_test_support::worker::Worker;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
+use crate::contestants::owned;
 use crate::contestants::sluice;
 use crate::figures::median;
 use crate::machine;
@@ -184,21 +185,11 @@ impl Bench<'_> {
         let lock = LOCK.as_millis().to_string();
         let mut keys = vec![("share.record.lock.duration.ms", &*lock)];
         keys.extend(connector);
-        let keys: Vec<(String, String)> = keys
-            .into_iter()
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect();
         let (worker, _) = sluice::start(&sluice::Case {
-            kafka: &self.kafka,
-            binary: self.binary,
-            topic: name,
             records: self.options.records as usize,
             tasks: TASKS,
-            connector: &keys,
-            environment: &[],
-            round: name,
-            status_interval_ms: sluice::OFTEN_MS,
-            lingers: Duration::ZERO,
+            connector: &owned(keys),
+            ..sluice::Case::of(&self.kafka, self.binary, name)
         })?;
         Ok(worker)
     }

@@ -7,13 +7,14 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::json;
 use sluice_test_support::kafka::{Kafka, KafkaOptions};
-use sluice_test_support::produce::{NewRecord, produce};
 use sluice_test_support::wait::eventually;
 use sluice_test_support::worker::Worker;
 
+use crate::contestants::owned;
 use crate::contestants::sluice::{self, DAY};
 use crate::contestants::{Series, steady_rate};
 use crate::figures::{median, median_ratio, turns};
+use crate::fill::{fill, plain};
 use crate::machine;
 use crate::report::{Column, Goal, Section, Table};
 
@@ -89,10 +90,8 @@ impl Bench<'_> {
         admin.create_topic(name, self.options.partitions).await?;
         let (crew, group) = self.crew(workers, name).await?;
         let records = workers * self.options.records_per_worker as usize;
-        let values = (0..records)
-            .zip((0..self.options.partitions).cycle())
-            .map(|(_, partition)| NewRecord::value(vec![b'x'; 100]).partition(partition));
-        produce(self.kafka.bootstrap_servers(), name, values).await?;
+        let topic = (name, self.options.partitions);
+        fill(&self.kafka, topic, records, plain, &[]).await?;
         eventually("all records are confirmed", WITHIN, async || {
             let so_far = together(&confirmed(&crew)?).last().map_or(0, |it| it.1);
             ensure!(so_far >= records as u64, "{so_far} of {records}");
@@ -110,18 +109,10 @@ impl Bench<'_> {
 
     /// Workers that have joined their group, and its name.
     async fn crew(&self, workers: usize, name: &str) -> Result<(Vec<Worker>, String)> {
-        let (key, value) = RECORD_LATENCY;
         let case = sluice::Case {
-            kafka: &self.kafka,
-            binary: self.binary,
-            topic: name,
-            records: 0,
             tasks: self.options.tasks as usize,
-            connector: &[(key.to_owned(), value.to_owned())],
-            environment: &[],
-            round: name,
-            status_interval_ms: sluice::OFTEN_MS,
-            lingers: Duration::ZERO,
+            connector: &owned([RECORD_LATENCY]),
+            ..sluice::Case::of(&self.kafka, self.binary, name)
         };
         let (first, group) = sluice::start(&case)?;
         let mut crew = vec![first];

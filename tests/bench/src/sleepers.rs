@@ -17,12 +17,11 @@ use sluice_actors::value::Datum;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::contestants::owned;
+
 /// Records a second of so many null sinks.
 pub async fn rate(tasks: u32, chunk: usize, keys: &[(&str, &str)], lasts: Duration) -> Result<f64> {
-    let properties: BTreeMap<String, String> = keys
-        .iter()
-        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-        .collect();
+    let properties: BTreeMap<_, _> = owned(keys.iter().copied()).into_iter().collect();
     let mut faults = Faults::default();
     let config = NullConfig::read(&mut Reader::new(&properties, "", KEYS, &mut faults));
     ensure!(faults.is_empty(), "{faults}");

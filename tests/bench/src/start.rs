@@ -7,7 +7,6 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::{Value, json};
 use sluice_test_support::kafka::{Kafka, KafkaOptions};
-use sluice_test_support::produce::{NewRecord, produce};
 use sluice_test_support::wait::eventually;
 use sluice_test_support::worker_log::{log, seconds_between};
 use tempfile::TempDir;
@@ -17,6 +16,7 @@ use crate::contestants::connect::{Connect, NULL_SINK};
 use crate::contestants::java::Classes;
 use crate::contestants::sluice;
 use crate::figures::{median, turns};
+use crate::fill::{fill, plain};
 use crate::machine;
 use crate::report::{Column, Goal, Section, Table};
 
@@ -85,7 +85,7 @@ pub async fn run(options: &Options, binary: &Path) -> Result<Section> {
         kafka,
         classes: Classes::compile()?,
     };
-    bench.produce().await?;
+    bench.fill().await?;
     let rounds = bench.rounds(options.rounds as usize).await?;
     Ok(Section {
         key: "start",
@@ -112,7 +112,7 @@ impl Bench<'_> {
                     }
                     _ => {
                         let new = self.sluice(&name).await?;
-                        self.produce().await?;
+                        self.fill().await?;
                         let known = self.sluice(&name).await?;
                         rounds.new_group.extend((round > 0).then_some(new));
                         rounds.known_group.extend((round > 0).then_some(known));
@@ -123,12 +123,9 @@ impl Bench<'_> {
         Ok(rounds)
     }
 
-    async fn produce(&self) -> Result<()> {
-        let records = (0..RECORDS)
-            .zip((0..self.options.partitions).cycle())
-            .map(|(_, partition)| NewRecord::value(vec![b'x'; 100]).partition(partition));
-        produce(self.kafka.bootstrap_servers(), TOPIC, records).await?;
-        Ok(())
+    async fn fill(&self) -> Result<usize> {
+        let topic = (TOPIC, self.options.partitions);
+        fill(&self.kafka, topic, RECORDS, plain, &[]).await
     }
 
     async fn connect(&self, name: &str) -> Result<f64> {
@@ -155,16 +152,12 @@ impl Bench<'_> {
         let sink = Sink::new()?;
         let begin = Instant::now();
         let (worker, group) = sluice::start(&sluice::Case {
-            kafka: &self.kafka,
-            binary: self.binary,
-            topic: TOPIC,
             records: RECORDS,
             tasks: TASKS,
             connector: &[sink.key()],
-            environment: &[],
             round: name,
             status_interval_ms: Some(STATUS_INTERVAL_MS),
-            lingers: Duration::ZERO,
+            ..sluice::Case::of(&self.kafka, self.binary, TOPIC)
         })?;
         sink.has_a_record().await?;
         let took = begin.elapsed();

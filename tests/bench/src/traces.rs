@@ -11,10 +11,11 @@ use clap::Args;
 use serde_json::json;
 use sluice_test_support::collector::Collector;
 use sluice_test_support::kafka::{Kafka, KafkaOptions};
-use sluice_test_support::produce::{NewRecord, produce};
+use sluice_test_support::produce::NewRecord;
 
 use crate::contestants::sluice;
 use crate::figures::{self, median};
+use crate::fill::{fill, plain};
 use crate::machine;
 use crate::report::{Column, Goal, Section, Table};
 
@@ -84,10 +85,8 @@ pub async fn run(options: &Options, binary: &Path) -> Result<Section> {
     let kafka = Kafka::start(KafkaOptions::new().heap_mb(BROKER_HEAP_MB)).await?;
     kafka.admin().await?.create_topic(TOPIC, PARTITIONS).await?;
     let with_context = options.with_context;
-    let records = (0..options.records)
-        .zip((0..PARTITIONS).cycle())
-        .map(move |(number, partition)| record(number, with_context).partition(partition));
-    produce(kafka.bootstrap_servers(), TOPIC, records).await?;
+    let record = if with_context { with_a_context } else { plain };
+    fill(&kafka, (TOPIC, PARTITIONS), options.records, record, &[]).await?;
     let mut turns = workers(options, binary);
     for round in 0..=options.rounds as usize {
         for place in figures::turns(round, turns.len()) {
@@ -122,12 +121,8 @@ cost shows as large as it can be. By default `trace.max.records.per.second` boun
 and at this speed that is far below what the sampler chooses; the same without that bound tells what one of \
 them costs, its export included.";
 
-fn record(number: usize, with_context: bool) -> NewRecord {
-    let record = NewRecord::value(vec![b'x'; 100]);
-    match with_context {
-        true => record.header("traceparent", not_sampled(number as u64)),
-        false => record,
-    }
+fn with_a_context(number: usize) -> NewRecord {
+    plain(number).header("traceparent", not_sampled(number as u64))
 }
 
 /// A producer's span.
@@ -177,16 +172,12 @@ async fn cost(kafka: &Kafka, options: &Options, turn: &Turn<'_>, round: &str) ->
         environment.push(("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url()));
     }
     let measured = sluice::measure(&sluice::Case {
-        kafka,
-        binary: turn.binary,
-        topic: TOPIC,
         records: options.records,
         tasks: 4,
-        connector: &[],
         environment: &environment,
         round,
-        status_interval_ms: sluice::OFTEN_MS,
         lingers: LINGERS,
+        ..sluice::Case::of(kafka, turn.binary, TOPIC)
     })
     .await?;
     let spans = collector.spans();

@@ -23,6 +23,14 @@ pub struct Measured {
 /// Seconds, and records until then.
 pub type Series = Vec<(f64, u64)>;
 
+/// Keys and values, as contestants are told them.
+pub fn owned<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<(String, String)> {
+    let pairs = pairs.into_iter();
+    pairs
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
+}
+
 /// Between the first time with records and the first time with all of them.
 pub fn rate(series: &[(f64, u64)]) -> Option<f64> {
     let all = series.last()?.1;

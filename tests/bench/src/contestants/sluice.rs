@@ -16,7 +16,7 @@ use super::{Measured, Series, rate};
 /// In seconds.
 pub const DAY: f64 = 86_400.0;
 /// Often enough to tell a rate of a run of seconds.
-pub const OFTEN_MS: Option<u32> = Some(50);
+const OFTEN_MS: u32 = 50;
 
 /// What to run.
 pub struct Case<'a> {
@@ -35,6 +35,24 @@ pub struct Case<'a> {
     /// How long what it does behind its last record counts as well: exports,
     /// say.
     pub lingers: Duration,
+}
+
+impl<'a> Case<'a> {
+    /// A worker that tells its status often, and nothing else of note.
+    pub const fn of(kafka: &'a Kafka, binary: &'a Path, topic: &'a str) -> Self {
+        Self {
+            kafka,
+            binary,
+            topic,
+            records: 0,
+            tasks: 1,
+            connector: &[],
+            environment: &[],
+            round: topic,
+            status_interval_ms: Some(OFTEN_MS),
+            lingers: Duration::ZERO,
+        }
+    }
 }
 
 /// Runs a worker over the whole topic with a share group of its own.

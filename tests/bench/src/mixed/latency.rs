@@ -2,7 +2,6 @@
 //! carry.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use sluice_test_support::worker::Worker;
@@ -12,8 +11,9 @@ use tokio::time::Instant;
 use super::distribution::{Distribution, Rounds};
 use super::paced::{Deliveries, Plan};
 use super::slow::{KINDS, Slow};
-use super::{Bench, HEAP_MB, LOCKS, RECORD_LATENCY, owned};
+use super::{Bench, HEAP_MB, LOCKS, RECORD_LATENCY};
 use crate::contestants::connect::{Connect, NULL_SINK};
+use crate::contestants::owned;
 use crate::contestants::peer::Peer;
 use crate::contestants::share_loop::ShareLoop;
 use crate::contestants::sluice;
@@ -170,22 +170,16 @@ impl Bench<'_> {
     ) -> Result<Running> {
         let tasks = contestant.tasks as usize;
         let path = pipe.to_string_lossy();
-        let mut settings = owned(&[RECORD_LATENCY, ("record.file", &path)]);
+        let mut settings = owned([RECORD_LATENCY, ("record.file", &path)]);
         settings.extend(slow.into_iter().flat_map(Slow::settings));
         Ok(match contestant.who {
             Who::Sluice => {
-                settings.extend(owned(&[LOCKS]));
+                settings.extend(owned([LOCKS]));
                 let (worker, _) = sluice::start(&sluice::Case {
-                    kafka: &self.kafka,
-                    binary: self.binary,
-                    topic,
-                    records: 0,
                     tasks,
                     connector: &settings,
-                    environment: &[],
-                    round: topic,
                     status_interval_ms: None,
-                    lingers: Duration::ZERO,
+                    ..sluice::Case::of(&self.kafka, self.binary, topic)
                 })?;
                 Running::Sluice(worker)
             }

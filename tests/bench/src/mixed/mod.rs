@@ -89,10 +89,3 @@ pub async fn run(options: &Options, binary: &Path) -> Result<Section> {
         goals: [throughput::goals(&throughput), latency::goals(&latency)].concat(),
     })
 }
-
-fn owned(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-    let pairs = pairs.iter();
-    pairs
-        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
-        .collect()
-}

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use sluice_test_support::produce::{NewRecord, produce_with};
 
 use super::slow::{KINDS, Slow};
-use super::{Bench, HEAP_MB, LOCKS, RECORD_LATENCY, owned};
+use super::{Bench, HEAP_MB, LOCKS, RECORD_LATENCY};
 use crate::contestants::connect::{Connect, NULL_SINK};
+use crate::contestants::owned;
 use crate::contestants::share_loop::ShareLoop;
 use crate::contestants::sinks::sinks;
 use crate::contestants::{Series, sluice, steady_rate};
+use crate::fill::{fill, plain};
 use crate::report::{Column, Goal, Table};
 use crate::tasks::BATCH_SIZE;
 
@@ -33,10 +34,8 @@ impl Bench<'_> {
         let (records, partitions) = (self.options.records, self.options.partitions.cast_signed());
         let admin = self.kafka.admin().await?;
         admin.create_topic(TOPIC, partitions).await?;
-        let values = (0..records)
-            .zip((0..partitions).cycle())
-            .map(|(_, partition)| NewRecord::value(vec![b'x'; 100]).partition(partition));
-        produce_with(self.kafka.bootstrap_servers(), TOPIC, values, &[BATCH_SIZE]).await?;
+        let topic = (TOPIC, partitions);
+        fill(&self.kafka, topic, records as usize, plain, &[BATCH_SIZE]).await?;
         let mut lines = Vec::new();
         for kind in KINDS {
             lines.push(self.line(kind).await?);
@@ -45,7 +44,7 @@ impl Bench<'_> {
     }
 
     async fn line(&self, kind: Slow) -> Result<Line> {
-        let settings = [&owned(&[RECORD_LATENCY])[..], &kind.settings()].concat();
+        let settings = [&owned([RECORD_LATENCY])[..], &kind.settings()].concat();
         let (rate, limit) = self.sluice(kind, &settings).await?;
         let peers = !self.options.without_peers;
         Ok(Line {
@@ -65,16 +64,11 @@ impl Bench<'_> {
 
     async fn sluice(&self, kind: Slow, settings: &[(String, String)]) -> Result<(f64, f64)> {
         let finished = sluice::run(&sluice::Case {
-            kafka: &self.kafka,
-            binary: self.binary,
-            topic: TOPIC,
             records: self.options.records as usize,
             tasks: self.options.tasks as usize,
-            connector: &[settings, &owned(&[LOCKS])].concat(),
-            environment: &[],
+            connector: &[settings, &owned([LOCKS])].concat(),
             round: kind.key,
-            status_interval_ms: sluice::OFTEN_MS,
-            lingers: Duration::ZERO,
+            ..sluice::Case::of(&self.kafka, self.binary, TOPIC)
         })
         .await?;
         let sinks = sinks(&finished.log)?;

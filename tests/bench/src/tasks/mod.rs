@@ -12,15 +12,16 @@ use clap::Args;
 use serde_json::json;
 use sluice_test_support::kafka::{Kafka, KafkaOptions};
 use sluice_test_support::process::usage;
-use sluice_test_support::produce::{NewRecord, produce_with};
 
 use self::evidence::{Cpu, Evidence};
 
 use crate::contestants::connect::{Connect, NULL_SINK};
 use crate::contestants::java::Classes;
+use crate::contestants::owned;
 use crate::contestants::share_loop::ShareLoop;
 use crate::contestants::sinks::sinks;
 use crate::contestants::{Series, sluice, steady_rate};
+use crate::fill::{fill, plain};
 use crate::report::{Column, Goal, Line, Plot, Scale, Section, Table};
 use crate::{machine, sleepers};
 
@@ -213,10 +214,8 @@ impl Bench<'_> {
             .await?
             .create_topic(topic, partitions)
             .await?;
-        let values = (0..records)
-            .zip((0..partitions).cycle())
-            .map(|(_, partition)| NewRecord::value(vec![b'x'; 100]).partition(partition));
-        produce_with(self.kafka.bootstrap_servers(), topic, values, &[BATCH_SIZE]).await
+        let topic = (topic, partitions);
+        fill(&self.kafka, topic, records, plain, &[BATCH_SIZE]).await
     }
 
     /// The rate, and what its sinks can do at most.
@@ -224,16 +223,11 @@ impl Bench<'_> {
         let locks = case.locks.to_string();
         let broker = self.broker_cpu()?;
         let finished = sluice::run(&sluice::Case {
-            kafka: &self.kafka,
-            binary: self.binary,
-            topic: case.topic,
             records: case.records,
             tasks: case.tasks,
-            connector: &[RECORD_LATENCY, (LOCKS, &locks)].map(owned),
-            environment: &[],
+            connector: &owned([RECORD_LATENCY, (LOCKS, &locks)]),
             round: &format!("{}-{locks}", case.topic),
-            status_interval_ms: sluice::OFTEN_MS,
-            lingers: Duration::ZERO,
+            ..sluice::Case::of(&self.kafka, self.binary, case.topic)
         })
         .await?;
         let broker = self.broker_cpu()? - broker;
@@ -273,7 +267,7 @@ impl Bench<'_> {
             class: NULL_SINK,
             tasks: case.tasks,
             heap_mb: HEAP_MB,
-            connector: &[owned(RECORD_LATENCY)],
+            connector: &owned([RECORD_LATENCY]),
             turn: case.topic,
         };
         let peer = peer.start()?;
@@ -287,17 +281,13 @@ impl Bench<'_> {
             topic: case.topic,
             tasks: case.tasks,
             heap_mb: HEAP_MB,
-            target: &[owned(RECORD_LATENCY)],
+            target: &owned([RECORD_LATENCY]),
             group: &[(LOCKS, &case.locks.to_string())],
             turn: case.topic,
         };
         let peer = peer.start().await?;
         steady(&peer.has_taken(case.records as u64, WITHIN).await?)
     }
-}
-
-fn owned((key, value): (&str, &str)) -> (String, String) {
-    (key.to_owned(), value.to_owned())
 }
 
 fn steady(series: &Series) -> Result<f64> {
